@@ -1,0 +1,1 @@
+"""Run large language models on CPUs, from a notebook."""

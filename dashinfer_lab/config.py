@@ -1,0 +1,64 @@
+"""Settings read from the environment, and the architecture of a model; knows nothing of files.
+
+The only module of the package that reads `os.environ`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ModelConfig", "RopeConfig", "cache_root", "embedded_override"]
+
+_MODELSCOPE_WORKSPACE = Path("/mnt/workspace")
+
+
+@dataclass(frozen=True, slots=True)
+class RopeConfig:
+    """Rotary position embedding: base, share of the head that turns, and scaling."""
+
+    theta: float = 10000.0
+    partial_factor: float = 1.0
+    interleaved: bool = False
+    scaling: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """Architecture of a decoder, in the field's terms; sizes in elements."""
+
+    model_type: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    context_length: int
+    rope: RopeConfig
+    tie_word_embeddings: bool
+    attention_bias: bool = False
+    mlp_bias: bool = False
+
+
+def cache_root() -> Path:
+    """Directory for models, conversions and compiled objects.
+
+    `DASHINFER_LAB_CACHE`, else the persistent disk of a ModelScope notebook, else XDG's cache.
+    """
+    chosen = os.environ.get("DASHINFER_LAB_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    if _MODELSCOPE_WORKSPACE.is_dir() and os.access(_MODELSCOPE_WORKSPACE, os.W_OK):
+        return _MODELSCOPE_WORKSPACE / ".cache" / "dashinfer_lab"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "dashinfer_lab"
+
+
+def embedded_override() -> Path | None:
+    """GGUF file that stands in for the embedded model (`DASHINFER_LAB_EMBEDDED`)."""
+    chosen = os.environ.get("DASHINFER_LAB_EMBEDDED")
+    return Path(chosen).expanduser() if chosen else None
