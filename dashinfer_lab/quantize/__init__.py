@@ -1,0 +1,29 @@
+"""Number formats for weights: schemes, and the arithmetic behind them; knows nothing of files."""
+
+from dashinfer_lab.quantize.instant import (
+    QuantizedRows,
+    ScaleType,
+    dequantize,
+    fits_float16,
+    quantize_rows,
+)
+from dashinfer_lab.quantize.scheme import (
+    GROUP_SIZES,
+    GroupSize,
+    Scheme,
+    WeightFormat,
+    WeightRole,
+)
+
+__all__ = [
+    "GROUP_SIZES",
+    "GroupSize",
+    "QuantizedRows",
+    "ScaleType",
+    "Scheme",
+    "WeightFormat",
+    "WeightRole",
+    "dequantize",
+    "fits_float16",
+    "quantize_rows",
+]

@@ -1,0 +1,74 @@
+"""Which format each weight of a model is stored in; knows nothing of how the bytes are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal, cast, get_args
+
+from dashinfer_lab.errors import ConfigError
+
+__all__ = ["GROUP_SIZES", "GroupSize", "Scheme", "WeightFormat", "WeightRole"]
+
+WeightFormat = Literal["f32", "bf16", "u8"]
+WeightRole = Literal["linear", "embedding", "head", "tied", "norm", "bias", "table"]
+GroupSize = Literal[32, 64, 128, 256, 512, "row"]
+
+GROUP_SIZES: tuple[GroupSize, ...] = get_args(GroupSize)
+
+# The logits feel the head more than any other weight, and a tied one is gathered from as well.
+_HEAD_GROUP_SIZE: GroupSize = 64
+
+_SPELLINGS = 'fp32, bf16, a16w8, a16w8:G with G of 32, 64, 128, 256, 512 or "row"'
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A choice of formats for a whole model.
+
+    `weights` and `group_size` hold for linear weights, `head` for the output projection and an
+    embedding tied to it. Weights whose name matches a pattern of `exempt` (as in `fnmatch`) stay
+    in bfloat16.
+    """
+
+    name: str
+    weights: WeightFormat
+    group_size: GroupSize = 64
+    head: WeightFormat = "f32"
+    exempt: tuple[str, ...] = ()
+
+    @staticmethod
+    def parse(text: str | Scheme) -> Scheme:
+        """Return the scheme spelled `text`, such as "a16w8" or "a16w8:128".
+
+        Raises ConfigError for any other spelling.
+        """
+        if isinstance(text, Scheme):
+            return text
+        name, colon, group = text.partition(":")
+        if name in ("fp32", "bf16") and not colon:
+            weights: WeightFormat = "f32" if name == "fp32" else "bf16"
+            return Scheme(name, weights, head=weights)
+        if name == "a16w8" and (not colon or group in map(str, GROUP_SIZES)):
+            size = cast("GroupSize", int(group) if group.isdigit() else group or 64)
+            return Scheme(name, "u8", size, head="u8")
+        raise ConfigError(f"weights scheme {text!r} is unknown; it is one of {_SPELLINGS}")
+
+    def format_of(self, weight: str, role: WeightRole) -> WeightFormat:
+        """Return the format of the weight named `weight`; norms, biases and tables stay f32."""
+        if role in ("norm", "bias", "table"):
+            return "f32"
+        if self.weights == "f32":
+            return "f32"
+        if role == "embedding" or any(fnmatchcase(weight, pattern) for pattern in self.exempt):
+            return "bf16"
+        return self.weights if role == "linear" else self.head
+
+    def group_size_of(self, role: WeightRole) -> GroupSize:
+        """Return the group size of a u8 weight of this role."""
+        return self.group_size if role == "linear" else _HEAD_GROUP_SIZE
+
+    def __str__(self) -> str:
+        """Spell the scheme; `parse` reads it back unless layers are exempt."""
+        text = f"{self.name}:{self.group_size}" if self.weights == "u8" else self.name
+        return text + "".join(f"-{pattern}" for pattern in self.exempt)
