@@ -1,0 +1,87 @@
+"""What the engine hands to a model and gets back; knows no request state and no kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashinfer_lab.sampling import SamplingState, TokenLogprobs
+
+__all__ = ["Chunk", "ChunkResult", "LogitRows", "ModelRunner"]
+
+LogitRows = Literal["none", "last", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive tokens of one request to compute in a step.
+
+    start: position of the first.  page_table: physical pages covering [0, start + len(token_ids)).
+    sampling: None where no token is to be drawn after the last one.
+    """
+
+    request_id: int
+    token_ids: Sequence[int]
+    start: int
+    page_table: Sequence[int]
+    logit_rows: LogitRows
+    sampling: SamplingState | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkResult:
+    """What a chunk gave. logits: float32 [rows, vocab] with logit_rows "all".
+
+    finite: False where the request met NaN or infinity; the rest is then without meaning.
+    """
+
+    token_id: int | None = None
+    logprobs: TokenLogprobs | None = None
+    logits: NDArray[np.float32] | None = None
+    finite: bool = True
+
+
+class ModelRunner(Protocol):
+    """Computes steps; called from one thread only, which also closes it."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens a step can hold."""
+        ...
+
+    @property
+    def max_logit_rows(self) -> int:
+        """Rows of logits a step can hold."""
+        ...
+
+    @property
+    def num_pages(self) -> int:
+        """Pages of the key/value cache."""
+        ...
+
+    @property
+    def page_size(self) -> int:
+        """Tokens of a page."""
+        ...
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids the model knows: 0 to vocab_size - 1."""
+        ...
+
+    @property
+    def context_length(self) -> int:
+        """Positions the model knows."""
+        ...
+
+    def step(self, chunks: Sequence[Chunk]) -> Sequence[ChunkResult]:
+        """Compute all chunks, one result for each, in order."""
+        ...
+
+    def close(self) -> None:
+        """Give back threads and memory."""
+        ...

@@ -1,0 +1,8 @@
+"""Pages of the key/value cache: who owns which page; knows nothing of what is stored in them."""
+
+from __future__ import annotations
+
+from dashinfer_lab.kvcache.pool import PAGE_SIZE, PagePool
+from dashinfer_lab.kvcache.table import PageTable
+
+__all__ = ["PAGE_SIZE", "PagePool", "PageTable"]

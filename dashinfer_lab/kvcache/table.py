@@ -1,0 +1,52 @@
+"""The pages of one sequence, in order; does not know which tokens they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from dashinfer_lab.kvcache.pool import PagePool
+
+__all__ = ["PageTable"]
+
+
+class PageTable:
+    """Map positions of one sequence to physical pages: position p lies in page `self[p // size]`."""
+
+    __slots__ = ("_pages", "_pool")
+
+    def __init__(self, pool: PagePool) -> None:
+        self._pool: Final = pool
+        self._pages: list[int] = []
+
+    @property
+    def num_tokens_capacity(self) -> int:
+        """Tokens the pages owned now can hold."""
+        return len(self._pages) * self._pool.page_size
+
+    def grow_to(self, num_tokens: int) -> bool:
+        """Own enough pages for `num_tokens`; take nothing and say False where the pool cannot."""
+        missing = self._pool.pages_for(num_tokens) - len(self._pages)
+        if missing > self._pool.num_free:
+            return False
+        for _ in range(missing):
+            self._pages.append(self._pool.allocate())
+        return True
+
+    def covering(self, num_tokens: int) -> tuple[int, ...]:
+        """Pages of positions [0, num_tokens), for a kernel to read."""
+        return tuple(self._pages[: self._pool.pages_for(num_tokens)])
+
+    def release(self) -> None:
+        """Give all pages back; the last first, so that the next owner gets them in order."""
+        while self._pages:
+            self._pool.release(self._pages.pop())
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._pages)
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __repr__(self) -> str:
+        return f"<PageTable {self._pages}>"
