@@ -1,0 +1,149 @@
+"""LLVM intrinsics and instructions that LLVM does not pick by itself; each has a NumPy body.
+
+The only file that names them. `NUMPY_BODIES` maps each function to the NumPy function that
+defines it; a test runs both on random operands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+
+from jit_kernels.dsl.trace import current, llvm_type
+from jit_kernels.dsl.values import Value, select
+from jit_kernels.types import F16, F32, I16, I32, U16, U32
+
+__all__ = [
+    "NUMPY_BODIES",
+    "concatenate",
+    "cycle_counter",
+    "dot_pairs",
+    "float_absolute",
+    "half_to_f32",
+    "pause",
+    "round_to_int",
+    "sqrt",
+]
+
+_PMADDWD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd"}
+_VPDPWSSD = {
+    4: "llvm.x86.avx512.vpdpwssd.128",
+    8: "llvm.x86.avx512.vpdpwssd.256",
+    16: "llvm.x86.avx512.vpdpwssd.512",
+}
+
+
+def _suffix(value: Value[Any]) -> str:
+    element = f"f{value.dtype.bits}" if value.dtype.kind == "float" else f"i{value.dtype.bits}"
+    return element if value.lanes == 1 else f"v{value.lanes}{element}"
+
+
+def _unary(name: str, x: Value[F32]) -> Value[F32]:
+    result = current().call(f"llvm.{name}.{_suffix(x)}", x.ir.type, [x.ir])
+    return Value(result, F32, x.lanes)
+
+
+def sqrt(x: Value[F32]) -> Value[F32]:
+    """Square root, correctly rounded."""
+    return _unary("sqrt", x)
+
+
+def float_absolute(x: Value[F32]) -> Value[F32]:
+    """|x|."""
+    return _unary("fabs", x)
+
+
+def round_to_int(x: Value[F32]) -> Value[I32]:
+    """Nearest integer, ties to even; |x| must be below 2**22.
+
+    Adding 1.5 * 2**23 leaves the integer in the low bits of the mantissa: two instructions on
+    every machine, where `rint` is a library call without SSE4.1.
+    """
+    shifted = x + 12582912.0
+    return shifted.bits_as(I32) - 0x4B400000
+
+
+def half_to_f32(bits: Value[U16]) -> Value[F32]:
+    """binary16 bits to float32, exact, subnormals included."""
+    isa = current().isa
+    if not isa.is_x86 or "f16c" in isa.requires:
+        return bits.bits_as(F16).to(F32)
+    wide = bits.to(U32)
+    sign, magnitude = (wide & 0x8000) << 16, (wide & 0x7FFF) << 13
+    # Multiplying by 2**112 moves the exponent's bias from 15 to 127 and normalises subnormals.
+    scaled = magnitude.bits_as(F32) * 5.192296858534828e33
+    infinite = magnitude >= 0x0F800000
+    restored = select(infinite, magnitude | 0x7F800000, scaled.bits_as(U32))
+    return (restored | sign).bits_as(F32)
+
+
+def concatenate(parts: list[Value[Any]]) -> Value[Any]:
+    """Vectors of equal width, one after the other."""
+    while len(parts) > 1:
+        width = parts[0].lanes * 2
+        parts = [a.shuffle(range(width), b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+    return parts[0]
+
+
+def dot_pairs(sums: Value[I32], left: Value[I16], right: Value[I16]) -> Value[I32]:
+    """sums[i] + left[2i]*right[2i] + left[2i+1]*right[2i+1], exact in int32."""
+    isa = current().isa
+    if isa.dot == "widen":
+        return _dot_pairs_widened(sums, left, right)
+    width = min(sums.lanes, isa.vector_bytes // 4)
+    pieces: list[Value[Any]] = []
+    for begin in range(0, sums.lanes, width):
+        part = range(begin, begin + width)
+        pairs = range(2 * begin, 2 * (begin + width))
+        operands = (sums.shuffle(part), left.shuffle(pairs), right.shuffle(pairs))
+        pieces.append(_dot_native(*operands, fused=isa.dot == "vpdpwssd"))
+    return concatenate(pieces)
+
+
+def _dot_native(
+    sums: Value[I32], left: Value[I16], right: Value[I16], fused: bool
+) -> Value[I32]:
+    trace, vector = current(), llvm_type(I32, sums.lanes)
+    if fused:
+        operands = [sums.ir, left.bits_as(I32).ir, right.bits_as(I32).ir]
+        return Value(trace.call(_VPDPWSSD[sums.lanes], vector, operands), I32, sums.lanes)
+    product = trace.call(_PMADDWD[sums.lanes], vector, [left.ir, right.ir])
+    return sums + Value(product, I32, sums.lanes)
+
+
+def _dot_pairs_widened(sums: Value[I32], left: Value[I16], right: Value[I16]) -> Value[I32]:
+    even, odd = range(0, left.lanes, 2), range(1, left.lanes, 2)
+    products = left.shuffle(even).to(I32) * right.shuffle(even).to(I32)
+    return sums + products + left.shuffle(odd).to(I32) * right.shuffle(odd).to(I32)
+
+
+def _numpy_dot_pairs(sums: Any, left: Any, right: Any) -> Any:
+    products = left.astype(np.int32) * right.astype(np.int32)
+    return sums + products[0::2] + products[1::2]
+
+
+NUMPY_BODIES: dict[Callable[..., Any], Callable[..., Any]] = {
+    sqrt: np.sqrt,
+    float_absolute: np.abs,
+    round_to_int: lambda x: np.rint(x).astype(np.int32),
+    half_to_f32: lambda bits: bits.view(np.float16).astype(np.float32),
+    dot_pairs: _numpy_dot_pairs,
+}
+
+
+def pause() -> None:
+    """Tell the processor that this is a spin loop."""
+    if current().isa.is_x86:
+        current().call("llvm.x86.sse2.pause", ir.VoidType(), [])
+    else:
+        current().call("llvm.aarch64.hint", ir.VoidType(), [ir.Constant(ir.IntType(32), 1)])
+
+
+def cycle_counter() -> Any:
+    """The processor's time-stamp counter as a 64-bit IR value."""
+    return current().call("llvm.readcyclecounter", ir.IntType(64), [])
+
+

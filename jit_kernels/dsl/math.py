@@ -1,0 +1,72 @@
+"""Functions of real numbers: one polynomial each, the same bits on every instruction set.
+
+exp: Cephes expf, relative error below 2e-7 on [-87.3, 88.7]; exp(0) = 1 and exp(-inf) = 0
+exactly, NaN stays NaN, above 88.7 the result is +inf.
+"""
+
+from __future__ import annotations
+
+from jit_kernels.dsl.intrinsics import round_to_int, sqrt
+from jit_kernels.dsl.values import Value, constant, fma, maximum, minimum, select
+from jit_kernels.types import F32, I32, U16, U32
+
+__all__ = ["bf16_to_f32", "exp", "round_to_bf16", "sigmoid", "sqrt"]
+
+_LOG2_E = 1.44269504088896341
+_LN2_HIGH = 0.693359375
+_LN2_LOW = -2.12194440e-4
+_EXP_POLYNOMIAL = (
+    1.9875691500e-4,
+    1.3981999507e-3,
+    8.3334519073e-3,
+    4.1665795894e-2,
+    1.6666665459e-1,
+    5.0000001201e-1,
+)
+_EXP_LOWEST = -87.33654
+_EXP_HIGHEST = 88.72283
+
+
+def exp(x: Value[F32]) -> Value[F32]:
+    """e**x per lane."""
+
+    def number(value: float) -> Value[F32]:
+        return constant(value, F32, x.lanes)
+
+    clamped = minimum(maximum(x, number(_EXP_LOWEST)), number(_EXP_HIGHEST))
+    quotient = round_to_int(clamped * number(_LOG2_E))
+    power = quotient.to(F32)
+    rest = fma(power, number(-_LN2_HIGH), clamped)
+    rest = fma(power, number(-_LN2_LOW), rest)
+    polynomial = number(_EXP_POLYNOMIAL[0])
+    for coefficient in _EXP_POLYNOMIAL[1:]:
+        polynomial = fma(polynomial, rest, number(coefficient))
+    mantissa = fma(rest * rest, polynomial, rest) + number(1.0)
+    # 2**quotient in two factors: quotient reaches 128, whose exponent field would overflow.
+    half = quotient >> 1
+    result = mantissa * _power_of_two(half) * _power_of_two(quotient - half)
+    result = select(x < number(_EXP_LOWEST), number(0.0), result)
+    result = select(x > number(_EXP_HIGHEST), number(float("inf")), result)
+    return select(x.is_nan(), x, result)
+
+
+def _power_of_two(exponent: Value[I32]) -> Value[F32]:
+    return ((exponent + 127) << 23).bits_as(F32)
+
+
+def sigmoid(x: Value[F32]) -> Value[F32]:
+    """1 / (1 + e**-x) per lane."""
+    return 1.0 / (exp(-x) + 1.0)
+
+
+def bf16_to_f32(bits: Value[U16]) -> Value[F32]:
+    """bfloat16 bits widened exactly."""
+    return (bits.to(U32) << 16).bits_as(F32)
+
+
+def round_to_bf16(x: Value[F32]) -> Value[U16]:
+    """float32 to bfloat16 bits, to nearest even; NaN becomes 0x7fc0."""
+    bits = x.bits_as(U32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    quiet = constant(0x7FC0, U32, x.lanes)
+    return select(x.is_nan(), quiet, rounded).to(U16)

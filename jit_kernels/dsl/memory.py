@@ -1,0 +1,161 @@
+"""Arrays of a kernel: loads, stores, views and prefetches through typed pointers.
+
+Indices count elements of the array's own type. A vector load touches exactly the lanes it names:
+kernels never read past an operand's stated size.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from llvmlite import ir
+
+from jit_kernels.dsl.trace import PTR, current, llvm_type
+from jit_kernels.dsl.values import (
+    VECTOR_LANES,
+    Scalar,
+    Value,
+    broadcast,
+    constant,
+    index,
+    lane_indices,
+)
+from jit_kernels.types import BOOL, I64, DType
+
+__all__ = ["Array", "VectorIndex", "stack_array"]
+
+D = TypeVar("D", bound=DType)
+E = TypeVar("E", bound=DType)
+
+
+class VectorIndex:
+    """Sixteen consecutive indices from `base`; `mask` switches off those past the end."""
+
+    __slots__ = ("base", "mask")
+
+    def __init__(self, base: Value[I64], mask: Value[BOOL] | None = None) -> None:
+        self.base = base
+        self.mask = mask
+
+
+Index = Value[I64] | VectorIndex | int
+
+
+class Array(Generic[D]):
+    """A pointer to elements of `dtype`."""
+
+    __slots__ = ("dtype", "pointer")
+
+    def __init__(self, pointer: Any, dtype: type[D]) -> None:
+        self.pointer = pointer
+        self.dtype = dtype
+
+    def _at(self, position: Value[I64] | int) -> Any:
+        element = llvm_type(self.dtype)
+        return current().builder.gep(self.pointer, [index(position).ir], source_etype=element)
+
+    @property
+    def _align(self) -> int:
+        return max(1, self.dtype.bits // 8)
+
+    def offset(self, elements: Value[I64] | int) -> Array[D]:
+        """The array that begins `elements` further on."""
+        return Array(self._at(elements), self.dtype)
+
+    def __add__(self, elements: Value[I64] | int) -> Array[D]:
+        return self.offset(elements)
+
+    def view(self, dtype: type[E]) -> Array[E]:
+        """The same memory read as `dtype`."""
+        return Array(self.pointer, dtype)
+
+    def address(self) -> Value[I64]:
+        """The address as an integer."""
+        return Value(current().builder.ptrtoint(self.pointer, llvm_type(I64)), I64)
+
+    def __getitem__(self, position: Index) -> Value[D]:
+        if isinstance(position, VectorIndex):
+            if position.mask is not None:
+                return self._masked_load(position)
+            return self.vector(position.base)
+        loaded = current().load(self._at(position), llvm_type(self.dtype), self._align)
+        return Value(loaded, self.dtype)
+
+    def __setitem__(self, position: Index, value: Value[D] | Scalar) -> None:
+        masked = isinstance(position, VectorIndex)
+        if not isinstance(value, Value):
+            value = constant(value, self.dtype, VECTOR_LANES if masked else 1)
+        if isinstance(position, VectorIndex):
+            if position.mask is not None:
+                self._masked_store(position, broadcast(value))
+                return
+            value, position = broadcast(value), position.base
+        current().store(value.ir, self._at(position), self._align)
+
+    def vector(self, position: Value[I64] | int, lanes: int = VECTOR_LANES) -> Value[D]:
+        """`lanes` consecutive elements."""
+        loaded = current().load(self._at(position), llvm_type(self.dtype, lanes), self._align)
+        return Value(loaded, self.dtype, lanes)
+
+    def broadcast(self, position: Value[I64] | int, lanes: int = VECTOR_LANES) -> Value[D]:
+        """One element in every lane."""
+        return broadcast(self[position], lanes)
+
+    def prefetch(self, bytes_ahead: Value[I64] | int, locality: int = 3) -> None:
+        """Ask for the cache line `bytes_ahead` of the start; never faults."""
+        where = Array(self.pointer, DTypeByte)._at(bytes_ahead)
+        i32 = ir.IntType(32)
+        arguments = [where, *(ir.Constant(i32, k) for k in (0, locality, 1))]
+        current().call("llvm.prefetch.p0", ir.VoidType(), arguments)
+
+    def _masked_load(self, position: VectorIndex) -> Value[D]:
+        vector = llvm_type(self.dtype, VECTOR_LANES)
+        assert position.mask is not None
+        arguments = [
+            self._at(position.base),
+            ir.Constant(ir.IntType(32), self._align),
+            position.mask.ir,
+            ir.Constant(vector, None),
+        ]
+        name = f"llvm.masked.load.v{VECTOR_LANES}{_mangled(self.dtype)}.p0"
+        return Value(current().call(name, vector, arguments), self.dtype, VECTOR_LANES)
+
+    def _masked_store(self, position: VectorIndex, value: Value[D]) -> None:
+        assert position.mask is not None
+        arguments = [
+            value.ir,
+            self._at(position.base),
+            ir.Constant(ir.IntType(32), self._align),
+            position.mask.ir,
+        ]
+        name = f"llvm.masked.store.v{VECTOR_LANES}{_mangled(self.dtype)}.p0"
+        current().call(name, ir.VoidType(), arguments)
+
+
+class DTypeByte(DType):
+    """A byte, for address arithmetic."""
+
+    label, bits, kind = "u8", 8, "unsigned"
+
+
+def _mangled(dtype: type[DType]) -> str:
+    return f"f{dtype.bits}" if dtype.kind == "float" else f"i{dtype.bits}"
+
+
+def tail_mask(count: Value[I64]) -> Value[BOOL]:
+    """The first `count` (0..15) of sixteen lanes."""
+    return lane_indices(I64) < broadcast(count)
+
+
+def stack_array(dtype: type[D], count: int) -> Array[D]:
+    """`count` uninitialised elements on the stack, 64-byte aligned."""
+    return Array(current().stack(llvm_type(dtype), max(2, count)), dtype)
+
+
+def pointer_at(words: Array[I64], position: Value[I64] | int, dtype: type[D]) -> Array[D]:
+    """The array whose address is stored as a 64-bit word."""
+    address = words[position]
+    return Array(current().builder.inttoptr(address.ir, PTR), dtype)
+
+
+__all__ += ["pointer_at", "tail_mask"]

@@ -1,0 +1,1 @@
+"""The same operators in plain NumPy: the oracle of the tests."""

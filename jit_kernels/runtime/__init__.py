@@ -1,0 +1,1 @@
+"""Buffers, threads and programs: what runs compiled kernels."""
