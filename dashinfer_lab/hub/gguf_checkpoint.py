@@ -1,0 +1,173 @@
+"""Weights of a GGUF file under Hugging Face's names, dequantised row by row to float32.
+
+Knows the file's conventions (names, row order); the architecture itself is `models`' business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.hub.checkpoint import row_range
+from dashinfer_lab.hub.files import read_bytes_at, write_json
+from dashinfer_lab.hub.gguf_config import (
+    ROPE_FACTORS,
+    hugging_face_config,
+    hugging_face_name,
+    required_text,
+)
+from dashinfer_lab.hub.gguf_header import GgufTensor, read_gguf_header
+from dashinfer_lab.hub.gguf_tokenizer import generation_config, tokenizer_config, tokenizer_json
+from dashinfer_lab.tensor import TensorInfo
+
+__all__ = ["GgufCheckpoint"]
+
+_HEADS_OF = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
+
+
+class GgufCheckpoint:
+    """A single GGUF file, open for reading; usable as a context manager."""
+
+    def __init__(self, path: Path) -> None:
+        header = read_gguf_header(path)
+        self._path = path
+        self._metadata = header.metadata
+        self._architecture = required_text(header.metadata, "general.architecture")
+        if header.metadata.get("split.count", 1) not in (0, 1):
+            raise UnsupportedModelError(
+                f"{path} is one part of a split GGUF. Join the parts with llama-gguf-split --merge."
+            )
+        shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
+        self._config = hugging_face_config(header.metadata, shapes)
+        self._tensors = {
+            hugging_face_name(name): tensor
+            for name, tensor in header.tensors.items()
+            if name != ROPE_FACTORS
+        }
+        self._fingerprint = header.fingerprint
+        self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    @property
+    def config(self) -> Mapping[str, object]:
+        """Config synthesised from the metadata, in Hugging Face's spelling."""
+        return self._config
+
+    @property
+    def source(self) -> str:
+        """File name of the model."""
+        return self._path.name
+
+    @property
+    def revision(self) -> str:
+        """Fingerprint of metadata, tensor table and file size."""
+        return self._fingerprint
+
+    @property
+    def licence(self) -> str | None:
+        """Licence named in the metadata."""
+        licence = self._metadata.get("general.license")
+        return licence if isinstance(licence, str) else None
+
+    def names(self) -> Sequence[str]:
+        """Names of the tensors in Hugging Face's spelling, in the file's order."""
+        return list(self._tensors)
+
+    def info(self, name: str) -> TensorInfo:
+        """Return the shape of `name`; the element type is always float32."""
+        return TensorInfo(self._tensor(name).shape, "float32")
+
+    def read(self, name: str, rows: slice | None = None) -> np.ndarray[Any, Any]:
+        """Read and dequantise rows [start, stop) of `name` into a fresh float32 array."""
+        tensor = self._tensor(name)
+        start, stop = row_range(tensor.shape, rows)
+        if start == stop:
+            return np.empty((0, *tensor.shape[1:]), np.float32)
+        order = self._stored_order(tensor, start, stop)
+        first, last = (start, stop) if order is None else (order.min(), order.max() + 1)
+        if len(tensor.shape) == 1:
+            whole = self._dequantised(tensor, self._stored(tensor, 0, 1)).reshape(-1)
+            return whole[start:stop].copy() if order is None else whole[order]
+        stored = self._stored(tensor, int(first), int(last))
+        wanted = stored if order is None else stored[order - first]
+        return self._dequantised(tensor, wanted).reshape(stop - start, *tensor.shape[1:])
+
+    def write_tokenizer(self, directory: Path) -> None:
+        """Write tokenizer.json, tokenizer_config.json and generation_config.json."""
+        write_json(directory / "generation_config.json", generation_config(self._metadata))
+        if "tokenizer.ggml.model" not in self._metadata:
+            return
+        write_json(directory / "tokenizer_config.json", tokenizer_config(self._metadata))
+        write_json(directory / "tokenizer.json", tokenizer_json(self._metadata))
+
+    def close(self) -> None:
+        """Close the file; closing twice is allowed."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> GgufCheckpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _tensor(self, name: str) -> GgufTensor:
+        if name not in self._tensors:
+            raise CheckpointError(f"{self._path} holds no tensor {name!r}")
+        return self._tensors[name]
+
+    def _stored(self, tensor: GgufTensor, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """Read the bytes of rows [start, stop), one row each; a 1-D tensor is one row."""
+        if self._descriptor is None:
+            raise CheckpointError(f"{self._path} was closed; open the checkpoint again")
+        row_bytes = tensor.row_bytes * prod(tensor.shape[1:-1])
+        return read_bytes_at(
+            self._descriptor,
+            tensor.offset + start * row_bytes,
+            (stop - start) * row_bytes,
+            self._path,
+        ).reshape(stop - start, row_bytes)
+
+    def _dequantised(
+        self, tensor: GgufTensor, stored: np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any]:
+        from gguf import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        kind = GGMLQuantizationType(tensor.quantization)
+        try:
+            return np.asarray(dequantize(stored.reshape(-1, tensor.row_bytes), kind), np.float32)
+        except (NotImplementedError, KeyError) as error:
+            raise UnsupportedModelError(
+                f"{self._path}: {tensor.name!r} is stored as {kind.name}, which cannot be "
+                "dequantised here. Use a Q8_0, Q4_1, Q4_0, F16 or F32 file."
+            ) from error
+
+    def _stored_order(
+        self, tensor: GgufTensor, start: int, stop: int
+    ) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+        """Return where rows [start, stop) of a query or key weight lie, or None if in order.
+
+        GGUF's llama architecture keeps each head's rows paired for interleaved rotation:
+        row 2i + j of a head is the checkpoint's row j · head_dim/2 + i, j in {0, 1}.
+        """
+        part = tensor.name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
+        if self._architecture != "llama" or part not in _HEADS_OF:
+            return None
+        num_heads = self._config.get(_HEADS_OF[part], self._config.get("num_attention_heads"))
+        if not isinstance(num_heads, int) or num_heads < 1 or tensor.shape[0] % (2 * num_heads):
+            raise CheckpointError(
+                f"{self._path}: {tensor.name!r} has {tensor.shape[0]} rows, which "
+                f"{num_heads!r} heads cannot share"
+            )
+        head_dim = tensor.shape[0] // num_heads
+        row = np.arange(start, stop)
+        within = row % head_dim
+        half = head_dim // 2
+        return row - within + within % half * 2 + within // half
