@@ -21,7 +21,7 @@ class StepEvent:
     total_seconds: float
     num_prefill_tokens: int
     num_decode_tokens: int
-    num_running: int
+    num_requests: int
     num_waiting: int
     num_preempted: int
     num_finished: int

@@ -11,7 +11,7 @@ __all__ = ["PageTable"]
 
 
 class PageTable:
-    """Map positions of one sequence to physical pages: position p lies in page `self[p // size]`."""
+    """Map positions of one sequence to pages: p lies in the (p // page_size)-th page."""
 
     __slots__ = ("_pages", "_pool")
 

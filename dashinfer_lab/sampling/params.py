@@ -18,6 +18,7 @@ MAX_LOGPROBS: Final = 20
 """Likeliest tokens a request may ask for at each place."""
 
 _MAX_TEMPERATURE: Final = 1e6  # a float32 logit divided by more is all but zero
+_MAX_TOP_K: Final = 2**31 - 1
 _MAX_SEED: Final = 2**64 - 1
 
 
@@ -53,7 +54,7 @@ class SamplingParams:
         _check_number("top_p", self.top_p)
         if not 0 < self.top_p <= 1:
             _refuse("top_p", self.top_p, "a number above 0 and at most 1 (1 is off)")
-        _check_integer("top_k", self.top_k, low=-1)
+        _check_integer("top_k", self.top_k, low=-1, high=_MAX_TOP_K)
         if self.max_tokens is not None:
             _check_integer("max_tokens", self.max_tokens, low=1)
         if self.seed is not None:
@@ -81,8 +82,10 @@ def _refuse(name: str, value: object, wanted: str) -> NoReturn:
 
 
 def _check_integer(name: str, value: object, *, low: int, high: int | None = None) -> None:
-    wanted = f"a whole number from {low} to {high}" if high is not None else (
-        f"a whole number of at least {low}"
+    wanted = (
+        f"a whole number from {low} to {high}"
+        if high is not None
+        else (f"a whole number of at least {low}")
     )
     if not isinstance(value, int) or isinstance(value, bool):
         _refuse(name, value, wanted)

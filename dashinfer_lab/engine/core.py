@@ -1,0 +1,167 @@
+"""One step after another: schedule, compute, hand out; knows no thread, lock or caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from dashinfer_lab.engine.batch import ChunkResult, ModelRunner
+from dashinfer_lab.engine.options import EngineOptions
+from dashinfer_lab.engine.request import Request, RequestState
+from dashinfer_lab.engine.scheduler import Assignment, Scheduler
+from dashinfer_lab.errors import DashInferLabError, EngineError, NonFiniteError
+from dashinfer_lab.events import StepEvent
+from dashinfer_lab.kvcache import PagePool
+
+__all__ = ["EngineCore", "StepTotals"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class StepTotals:
+    """What all steps so far add up to."""
+
+    num_steps: int = 0
+    num_prefill_tokens: int = 0
+    num_decode_tokens: int = 0
+    num_finished: int = 0
+    num_preempted: int = 0
+
+
+class _StepTimes(NamedTuple):
+    begin: float
+    scheduled: float
+    computed: float
+    done: float
+
+
+class EngineCore:
+    """Owns the pages and the schedule. Used by one thread; the clock is passed in."""
+
+    def __init__(
+        self, runner: ModelRunner, options: EngineOptions, clock: Callable[[], float]
+    ) -> None:
+        self.pool: Final = PagePool(runner.num_pages, runner.page_size)
+        self.scheduler: Final = Scheduler(self.pool, options.limits(runner))
+        self.totals: Final = StepTotals()
+        # Replaced, never changed in place: other threads subscribe while a step reads it.
+        self.subscribers: tuple[Callable[[StepEvent], None], ...] = ()
+        self._runner: Final = runner
+        self._clock: Final = clock
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self.scheduler.running or self.scheduler.waiting)
+
+    def add(self, request: Request) -> None:
+        """Take a request that passed admission."""
+        self.scheduler.add(request)
+
+    def cancel(self, request_id: int) -> None:
+        """End a request wherever it stands and free its pages; nothing if it ended already."""
+        request = self.scheduler.find(request_id)
+        if request is not None:
+            request.cancel(self._clock())
+            self.scheduler.retire(request)
+
+    def fail_all(self, error: Callable[[], DashInferLabError]) -> None:
+        """End every request with an error of its own."""
+        for request in tuple(self.scheduler.requests()):
+            request.fail(error(), self._clock())
+            self.scheduler.retire(request)
+
+    def step(self) -> None:
+        """Compute one batch. An error of the model is an `EngineError` and leaves no way on."""
+        before = replace(self.totals)
+        begin = self._clock()
+        batch = self._next_batch(begin)
+        scheduled = self._clock()
+        results = self._compute(batch)
+        computed = self._clock()
+        self._hand_out(batch, results, computed)
+        self.totals.num_steps += 1
+        if self.subscribers:
+            times = _StepTimes(begin, scheduled, computed, self._clock())
+            self._publish(self._event(times, len(batch), before))
+
+    def _next_batch(self, now: float) -> list[Assignment]:
+        batch = self.scheduler.schedule()
+        if not batch:
+            raise EngineError(f"nothing can be scheduled though requests wait: {self.pool!r}")
+        for request, span in batch:
+            if request.first_scheduled_seconds is None:
+                request.first_scheduled_seconds = now
+            if request.state is RequestState.DECODE:
+                self.totals.num_decode_tokens += span.length
+            else:
+                self.totals.num_prefill_tokens += span.length
+        self.totals.num_preempted = self.scheduler.num_preempted
+        return batch
+
+    def _compute(self, batch: list[Assignment]) -> list[ChunkResult]:
+        chunks = [request.chunk(span) for request, span in batch]
+        try:
+            results = list(self._runner.step(chunks))
+        except Exception as error:
+            raise EngineError(
+                f"the model failed in step {self.totals.num_steps} with {len(chunks)} requests: "
+                f"{error!r}; the engine has stopped, make a new one"
+            ) from error
+        if len(results) != len(chunks):
+            raise EngineError(f"the model gave {len(results)} results for {len(chunks)} chunks")
+        return results
+
+    def _hand_out(self, batch: list[Assignment], results: list[ChunkResult], now: float) -> None:
+        for (request, span), result in zip(batch, results, strict=True):
+            if result.finite:
+                request.accept(span, result, now)
+            else:
+                request.fail(_not_finite(request), now)
+            if request.finished:
+                self.scheduler.retire(request)
+                self.totals.num_finished += 1
+
+    def _event(self, times: _StepTimes, num_requests: int, before: StepTotals) -> StepEvent:
+        now = self.totals
+        return StepEvent(
+            index=before.num_steps,
+            begin_seconds=times.begin,
+            schedule_seconds=times.scheduled - times.begin,
+            run_seconds=times.computed - times.scheduled,
+            total_seconds=times.done - times.begin,
+            num_prefill_tokens=now.num_prefill_tokens - before.num_prefill_tokens,
+            num_decode_tokens=now.num_decode_tokens - before.num_decode_tokens,
+            num_requests=num_requests,
+            num_waiting=len(self.scheduler.waiting),
+            num_preempted=now.num_preempted - before.num_preempted,
+            num_finished=now.num_finished - before.num_finished,
+            num_pages_used=self.pool.num_used,
+            num_pages=self.pool.num_pages,
+        )
+
+    def _publish(self, event: StepEvent) -> None:
+        for subscriber in self.subscribers:
+            try:
+                subscriber(event)
+            except Exception:  # noqa: BLE001  # a watcher's fault must not end the requests
+                _log.exception("a subscriber failed and is dropped: %r", subscriber)
+                self.unsubscribe(subscriber)
+
+    def subscribe(self, subscriber: Callable[[StepEvent], None]) -> None:
+        """Tell a subscriber of every step from now on."""
+        self.subscribers = (*self.subscribers, subscriber)
+
+    def unsubscribe(self, subscriber: Callable[[StepEvent], None]) -> None:
+        """Tell a subscriber no more."""
+        self.subscribers = tuple(s for s in self.subscribers if s is not subscriber)
+
+
+def _not_finite(request: Request) -> NonFiniteError:
+    return NonFiniteError(
+        f"request {request.request_id} met NaN or infinity near position {request.num_computed} "
+        f"and ended; other requests go on. Check the checkpoint, or load it with weights='fp32'"
+    )

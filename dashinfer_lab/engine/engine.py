@@ -1,0 +1,201 @@
+"""The engine as callers see it: any thread submits, one thread of its own computes."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashinfer_lab.engine.admission import Capacity
+from dashinfer_lab.engine.batch import ModelRunner
+from dashinfer_lab.engine.generation import GenerationRequest
+from dashinfer_lab.engine.handle import RequestHandle
+from dashinfer_lab.engine.logit_request import LogitRequest
+from dashinfer_lab.engine.loop import EngineLoop
+from dashinfer_lab.engine.options import EngineOptions
+from dashinfer_lab.engine.text_stream import DecoderFactory, TextStream
+from dashinfer_lab.errors import DashInferLabError, RequestError
+from dashinfer_lab.events import StepEvent
+from dashinfer_lab.sampling import SamplingParams
+
+__all__ = ["Engine", "EngineStats"]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """A glance at the engine: what it holds now, and totals since it began."""
+
+    num_running: int
+    num_queued: int
+    num_pages_used: int
+    num_pages: int
+    num_steps: int
+    num_prefill_tokens: int
+    num_decode_tokens: int
+    num_finished: int
+    num_preempted: int
+    num_refused: int
+
+
+class Engine:
+    """Batch requests continuously on one model, which it owns and closes.
+
+    eos_ids: ids that end an answer.  decoder: makes an incremental decoder for each request;
+    without it events have no text and stop texts are refused.  token_text: names ids in logprobs.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        *,
+        eos_ids: Iterable[int] = (),
+        decoder: DecoderFactory | None = None,
+        token_text: Callable[[int], str] | None = None,
+        options: EngineOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._capacity: Final = Capacity.of(runner)
+        self._eos_ids: Final = frozenset(eos_ids)
+        self._decoder: Final = decoder
+        self._token_text: Final = token_text
+        self._clock: Final = clock
+        self._ids: Final = itertools.count()
+        self._loop: Final = EngineLoop(runner, options or EngineOptions(), clock)
+        self._finalizer: Final = weakref.finalize(self, self._loop.close)
+
+    def submit(
+        self, token_ids: Iterable[int], params: SamplingParams | None = None, *, block: bool = False
+    ) -> RequestHandle:
+        """Queue one prompt with one choice; refused ones raise `RequestError`.
+
+        A full queue raises `EngineBusyError`, or with `block` lets the caller wait.
+        """
+        params = params or SamplingParams()
+        if params.n != 1:
+            raise RequestError(f"n={params.n} has several handles: use submit_choices")
+        return self.submit_choices(token_ids, params, block=block)[0]
+
+    def submit_choices(
+        self, token_ids: Iterable[int], params: SamplingParams, *, block: bool = False
+    ) -> list[RequestHandle]:
+        """Queue `params.n` choices of one prompt, all or none; they share a seed and differ."""
+        ids = self._capacity.check_ids(token_ids)
+        max_tokens = self._capacity.max_new_tokens(len(ids), params.max_tokens)
+        if params.stop_strings and self._decoder is None:
+            raise RequestError("stop texts need a tokenizer, and this engine has none")
+        seed = secrets.randbits(64) if params.seed is None else params.seed
+        requests = [
+            GenerationRequest(
+                next(self._ids),
+                ids,
+                params,
+                max_tokens=max_tokens,
+                seed=seed,
+                choice=choice,
+                eos_ids=self._eos_ids,
+                text=self._text_stream(params),
+                arrival_seconds=self._clock(),
+            )
+            for choice in range(params.n)
+        ]
+        mailbox = self._loop.mailbox
+        # Made before posting: an interrupt in between drops the handles, which cancels.
+        handles = [
+            RequestHandle(r.request_id, choice, ids, r.events, mailbox, self._token_text)
+            for choice, r in enumerate(requests)
+        ]
+        mailbox.submit(requests, block=block)
+        return handles
+
+    def compute_logits(
+        self, token_ids: Iterable[int], positions: Sequence[int] | None = None
+    ) -> NDArray[np.float32]:
+        """Return float32 [T, vocab], or a row for each position asked for, in that order.
+
+        Row t holds the logits of the token after `token_ids[t]`. Batched along with other
+        requests; an interrupt cancels.
+        """
+        ids = self._capacity.check_ids(token_ids)
+        wanted = self._capacity.check_positions(len(ids), positions)
+        if not wanted:
+            return np.empty((0, self._capacity.vocab_size), np.float32)
+        rows, order = np.unique(wanted, return_inverse=True)
+        request = LogitRequest(
+            next(self._ids),
+            ids,
+            [int(row) for row in rows],
+            vocab_size=self._capacity.vocab_size,
+            arrival_seconds=self._clock(),
+        )
+        try:
+            self._loop.mailbox.submit([request], block=True)
+            answer = request.answer.get()
+        except BaseException:
+            self._loop.mailbox.cancel(request.request_id)
+            raise
+        if isinstance(answer, DashInferLabError):
+            raise answer
+        return answer if positions is None else answer[order]
+
+    def subscribe(self, subscriber: Callable[[StepEvent], None]) -> Callable[[], None]:
+        """Call back on the engine's thread after each step; returns what ends it."""
+        self._loop.core.subscribe(subscriber)
+        return lambda: self._loop.core.unsubscribe(subscriber)
+
+    def stats(self) -> EngineStats:
+        """Read what the engine holds now; other threads go on meanwhile."""
+        core, mailbox = self._loop.core, self._loop.mailbox
+        scheduler, totals = core.scheduler, core.totals
+        return EngineStats(
+            num_running=len(scheduler.running),
+            num_queued=len(scheduler.waiting) + mailbox.num_submitted,
+            num_pages_used=core.pool.num_used,
+            num_pages=core.pool.num_pages,
+            num_steps=totals.num_steps,
+            num_prefill_tokens=totals.num_prefill_tokens,
+            num_decode_tokens=totals.num_decode_tokens,
+            num_finished=totals.num_finished,
+            num_preempted=totals.num_preempted,
+            num_refused=mailbox.num_refused,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are taken: not closed, and the model has not failed."""
+        return self._loop.alive
+
+    def close(self) -> None:
+        """End open requests with `EngineClosedError`, join the thread, close the model."""
+        self._loop.close()
+
+    def _text_stream(self, params: SamplingParams) -> TextStream:
+        decoder = None
+        if self._decoder is not None:
+            decoder = self._decoder(skip_special_tokens=params.skip_special_tokens)
+        return TextStream(decoder, params.stop_strings)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        stats = self.stats()
+        return (
+            f"<Engine {'alive' if self.alive else 'closed'}: {stats.num_running} running, "
+            f"{stats.num_queued} queued, {stats.num_pages_used}/{stats.num_pages} pages used>"
+        )

@@ -1,0 +1,163 @@
+"""A request that draws tokens; knows sampling options and text, not the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import Final
+
+from dashinfer_lab.engine.batch import ChunkResult
+from dashinfer_lab.engine.request import Request, RequestState, Span
+from dashinfer_lab.engine.text_stream import TextStream
+from dashinfer_lab.errors import DashInferLabError, EngineError, TokenizerError
+from dashinfer_lab.events import RequestMetrics
+from dashinfer_lab.outputs import FinishReason, TokenEvent
+from dashinfer_lab.sampling import SamplingParams, SamplingState, TokenLogprobs
+
+__all__ = ["GenerationRequest"]
+
+_GREEDY_BELOW: Final = 1e-5  # a colder temperature only overflows: it is arg-max
+
+
+class GenerationRequest(Request):
+    """Computes a prompt, then draws up to `max_tokens` tokens; every one becomes a `TokenEvent`.
+
+    The last drawn token is never computed: nothing follows it.
+    """
+
+    def __init__(
+        self,
+        request_id: int,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        *,
+        max_tokens: int,
+        seed: int,
+        choice: int,
+        eos_ids: frozenset[int],
+        text: TextStream,
+        arrival_seconds: float,
+    ) -> None:
+        super().__init__(request_id, prompt, len(prompt) + max_tokens - 1, arrival_seconds)
+        self.events: Final[SimpleQueue[TokenEvent]] = SimpleQueue()
+        self._params: Final = params
+        self._num_prompt_tokens: Final = len(prompt)
+        self._max_tokens: Final = max_tokens
+        self._seed: Final = seed
+        self._choice: Final = choice
+        self._eos_ids: Final = frozenset[int]() if params.ignore_eos else eos_ids
+        self._stop_ids: Final = frozenset(params.stop_token_ids or ())
+        self._text: Final = text
+        self._first_token_seconds: float | None = None
+        self._last_token_seconds: float | None = None
+
+    def plan(self, max_tokens: int, max_rows: int) -> Span | None:
+        """Choose the next span; only the one that reaches the last known token needs logits."""
+        remaining = self.num_tokens - self.num_computed
+        length = min(remaining, max_tokens)
+        reaches_end = length == remaining
+        if length < 1 or (reaches_end and max_rows < 1):
+            return None
+        return Span(self.num_computed, length, "last" if reaches_end else "none")
+
+    def sampling(self, span: Span) -> SamplingState | None:
+        """How to draw the token at position `span.end`."""
+        if span.logit_rows == "none":
+            return None
+        params = self._params
+        return SamplingState(
+            temperature=0.0 if params.temperature < _GREEDY_BELOW else float(params.temperature),
+            top_k=params.top_k,
+            top_p=float(params.top_p),
+            seed=self._seed,
+            choice=self._choice,
+            position=span.end,
+            num_logprobs=params.logprobs,
+        )
+
+    def accept(self, span: Span, result: ChunkResult, now_seconds: float) -> None:
+        """Take the drawn token, if the span reached the end of what is known."""
+        self.num_computed = span.end
+        if span.logit_rows == "none":
+            return
+        if result.token_id is None:
+            raise EngineError(f"the model drew no token for request {self.request_id}")
+        if self.state is RequestState.PREFILL:
+            self.enter(RequestState.DECODE)
+        if self._first_token_seconds is None:
+            self._first_token_seconds = now_seconds
+        self._last_token_seconds = now_seconds
+        self.token_ids.append(result.token_id)
+        try:
+            self._emit(result.token_id, result.logprobs, now_seconds)
+        except Exception as error:  # noqa: BLE001  # a foreign decoder: only this request may end
+            failure = TokenizerError(
+                f"request {self.request_id}: token {result.token_id} "
+                f"could not be decoded: {error!r}"
+            )
+            failure.__cause__ = error
+            self._finish("error", now_seconds, token_id=result.token_id, error=failure)
+
+    def fail(self, error: DashInferLabError, now_seconds: float) -> None:
+        """Finish with an error; the text that was held back comes with the last event."""
+        self._finish("error", now_seconds, text=self._rest(), error=error)
+
+    def cancel(self, now_seconds: float) -> None:
+        """Finish early; the text that was held back comes with the last event."""
+        self._finish("cancelled", now_seconds, text=self._rest())
+
+    def metrics(self, finished_seconds: float | None = None) -> RequestMetrics:
+        """Times and counts so far."""
+        return RequestMetrics(
+            arrival_seconds=self.arrival_seconds,
+            first_scheduled_seconds=self.first_scheduled_seconds,
+            first_token_seconds=self._first_token_seconds,
+            last_token_seconds=self._last_token_seconds,
+            finished_seconds=finished_seconds,
+            num_prompt_tokens=self._num_prompt_tokens,
+            num_output_tokens=self.num_tokens - self._num_prompt_tokens,
+            num_preemptions=self.num_preemptions,
+        )
+
+    def _emit(self, token_id: int, logprobs: TokenLogprobs | None, now: float) -> None:
+        """Tell the token; finish where an end id, a stop text or the length says so."""
+        stopped_by_id = token_id in self._stop_ids
+        if stopped_by_id or token_id in self._eos_ids:
+            # An id that ends the text is no part of it.
+            text, stop = self._text.finish()
+            reason: int | str | None = stop or (token_id if stopped_by_id else None)
+            self._finish("stop", now, token_id, text, logprobs, reason)
+            return
+        text, stop = self._text.push(token_id)
+        at_limit = self.num_tokens - self._num_prompt_tokens >= self._max_tokens
+        if stop is None and at_limit:
+            rest, stop = self._text.finish()
+            text += rest
+        if stop is not None:
+            self._finish("stop", now, token_id, text, logprobs, stop)
+        elif at_limit:
+            self._finish("length", now, token_id, text, logprobs)
+        else:
+            self.events.put(TokenEvent(token_id, text, logprobs, now))
+
+    def _rest(self) -> str:
+        try:
+            return self._text.finish().text
+        except Exception:  # noqa: BLE001  # the request ends anyway, and says why it does
+            return ""
+
+    def _finish(
+        self,
+        reason: FinishReason,
+        now: float,
+        token_id: int | None = None,
+        text: str = "",
+        logprobs: TokenLogprobs | None = None,
+        stop_reason: int | str | None = None,
+        error: DashInferLabError | None = None,
+    ) -> None:
+        self.enter(RequestState.FINISHED)
+        metrics = self.metrics(finished_seconds=now)
+        self.events.put(
+            TokenEvent(token_id, text, logprobs, now, reason, stop_reason, error, metrics)
+        )

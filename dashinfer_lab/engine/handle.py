@@ -1,0 +1,130 @@
+"""A caller's end of a request: its tokens as they come, and the way to stop it."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from dashinfer_lab.engine.mailbox import Mailbox
+from dashinfer_lab.errors import NonFiniteError, TokenizerError
+from dashinfer_lab.events import RequestMetrics
+from dashinfer_lab.outputs import CompletionOutput, FinishReason, TokenEvent
+
+__all__ = ["RequestHandle"]
+
+
+class RequestHandle:
+    """Iterate for `TokenEvent`s; leaving the loop early, or dropping the handle, cancels.
+
+    One consumer at a time. The last event has a finish_reason; after one of "error" the error is
+    raised. What was received is kept, so that `output` has the partial answer after an interrupt.
+    """
+
+    def __init__(
+        self,
+        request_id: int,
+        choice: int,
+        prompt_token_ids: Sequence[int],
+        events: SimpleQueue[TokenEvent],
+        mailbox: Mailbox,
+        token_text: Callable[[int], str] | None,
+    ) -> None:
+        self.request_id: Final = request_id
+        self.choice: Final = choice
+        self.prompt_token_ids: Final = list(prompt_token_ids)
+        self._events: Final = events
+        self._received: Final[list[TokenEvent]] = []
+        self._token_text: Final = token_text
+        self._cancel: Final = weakref.finalize(self, mailbox.cancel, request_id)
+        # At exit the engine closes anyway.
+        self._cancel.atexit = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last event was received."""
+        return bool(self._received) and self._received[-1].finish_reason is not None
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why it ended; None before the last event was received."""
+        return self._received[-1].finish_reason if self._received else None
+
+    @property
+    def metrics(self) -> RequestMetrics | None:
+        """Times and counts; None before the last event was received."""
+        return self._received[-1].metrics if self._received else None
+
+    def cancel(self) -> None:
+        """Ask the engine to end it, queued or running; it does within a step. Idempotent."""
+        if not self.finished:
+            self._cancel()
+
+    def get(self, timeout: float | None = None) -> TokenEvent | None:
+        """Wait for the next event; None after the last. Raises `TimeoutError`, or its error."""
+        if self.finished:
+            error = self._received[-1].error
+            if error is not None:
+                raise error
+            return None
+        try:
+            event = self._events.get(timeout=timeout)
+        except Empty:
+            raise TimeoutError(f"request {self.request_id}: no token in {timeout} s") from None
+        self._received.append(event)
+        if event.finish_reason is not None:
+            self._cancel.detach()
+        return event
+
+    def __iter__(self) -> Iterator[TokenEvent]:
+        try:
+            while (event := self.get()) is not None:
+                yield event
+        finally:
+            self.cancel()
+
+    def completion(self, timeout: float | None = None) -> CompletionOutput:
+        """Wait for the end and return the whole. An interrupt cancels; a timeout does not.
+
+        An error of this request alone is finish_reason "error"; one of the engine is raised.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while not self.finished:
+                left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+                self.get(left)
+        except TimeoutError:
+            raise
+        except BaseException:
+            self.cancel()
+            raise
+        error = self._received[-1].error
+        if error is not None and not isinstance(error, (NonFiniteError, TokenizerError)):
+            raise error
+        return self.output
+
+    @property
+    def output(self) -> CompletionOutput:
+        """What has come so far, without waiting."""
+        while not self.finished and not self._events.empty():
+            self.get()
+        events = self._received
+        tokens = [event for event in events if event.token_id is not None]
+        found = [event.logprobs for event in tokens if event.logprobs is not None]
+        last = events[-1] if events else None
+        return CompletionOutput(
+            index=self.choice,
+            text="".join(event.text for event in events),
+            token_ids=[event.token_id for event in tokens if event.token_id is not None],
+            logprobs=[entry.as_dict(self._token_text) for entry in found] or None,
+            cumulative_logprob=sum(entry.logprob for entry in found) if found else None,
+            finish_reason=last.finish_reason if last else None,
+            stop_reason=last.stop_reason if last else None,
+            error=last.error if last else None,
+        )
+
+    def __repr__(self) -> str:
+        state = self.finish_reason or "open"
+        return f"<RequestHandle {self.request_id}: {len(self._received)} tokens, {state}>"

@@ -1,0 +1,92 @@
+"""Carries requests and cancellations to the engine thread; knows nothing of steps.
+
+The only lock of the engine. It is re-entrant, since a garbage collection inside a locked section
+may run a finaliser that cancels. Cancellations are never refused; submissions are bounded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dashinfer_lab.engine.request import Request
+from dashinfer_lab.errors import DashInferLabError, EngineBusyError
+
+__all__ = ["Mailbox"]
+
+
+class Mailbox:
+    """Many threads post, one thread collects. `backlog` tells how many requests wait beyond it."""
+
+    def __init__(self, max_queued: int, backlog: Callable[[], int]) -> None:
+        self._max_queued: Final = max_queued
+        self._backlog: Final = backlog
+        self._lock: Final = threading.RLock()
+        self._news: Final = threading.Condition(self._lock)
+        self._room: Final = threading.Condition(self._lock)
+        self._submitted: Final[deque[Request]] = deque()
+        self._cancelled: Final[deque[int]] = deque()
+        self._closed_by: Callable[[], DashInferLabError] | None = None
+        self.num_refused = 0
+
+    @property
+    def num_submitted(self) -> int:
+        """Requests posted but not collected."""
+        return len(self._submitted)
+
+    @property
+    def closed_by(self) -> Callable[[], DashInferLabError] | None:
+        """What makes the error that posting raises; None while open."""
+        return self._closed_by
+
+    def submit(self, requests: Sequence[Request], *, block: bool) -> None:
+        """Post requests, all or none. A full queue refuses, or lets the caller wait."""
+        with self._lock:
+            while self._is_full(len(requests)):
+                if not block or len(requests) > self._max_queued:
+                    self.num_refused += len(requests)
+                    raise EngineBusyError(
+                        f"no room for {len(requests)} more: {self._num_queued()} requests wait and at "
+                        f"most {self._max_queued} may; try again later, or raise max_queued"
+                    )
+                self._room.wait()
+            if self._closed_by is not None:
+                raise self._closed_by()
+            self._submitted.extend(requests)
+            self._news.notify()
+
+    def cancel(self, request_id: int) -> None:
+        """Post a cancellation; safe anywhere, also in a finaliser."""
+        with self._lock:
+            self._cancelled.append(request_id)
+            self._news.notify()
+
+    def close(self, error: Callable[[], DashInferLabError]) -> None:
+        """Refuse whatever is posted from now on, with this error; the first closing counts."""
+        with self._lock:
+            if self._closed_by is None:
+                self._closed_by = error
+            self._news.notify()
+            self._room.notify_all()
+
+    def collect(
+        self, add: Callable[[Request], None], cancel: Callable[[int], None], *, idle: bool
+    ) -> bool:
+        """Hand over what was posted, waiting for it when idle; False once closed."""
+        with self._lock:
+            self._room.notify_all()
+            while idle and self._closed_by is None and not (self._submitted or self._cancelled):
+                self._news.wait()
+            while self._submitted:
+                add(self._submitted.popleft())
+            while self._cancelled:
+                cancel(self._cancelled.popleft())
+            return self._closed_by is None
+
+    def _num_queued(self) -> int:
+        return len(self._submitted) + self._backlog()
+
+    def _is_full(self, count: int) -> bool:
+        return self._closed_by is None and self._num_queued() + count > self._max_queued

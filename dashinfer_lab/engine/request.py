@@ -1,0 +1,156 @@
+"""One request while it is in the engine; knows its tokens and pages, not the others.
+
+               ┌─────────── preempt: pages freed, tokens kept ───────────┐
+               ▼                      │                                  │
+submit ──▶ QUEUED ──admit──▶ PREFILL ─┴─ last known token computed ──▶ DECODE ─┐
+               │                │                                        ▲  │  └─ next token
+               └──── cancel ────┴────────── stop, length, error, cancel ─┼──┤
+                                                                         │  ▼
+                                                                         └─ FINISHED (for good)
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dashinfer_lab.engine.batch import Chunk, ChunkResult, LogitRows
+from dashinfer_lab.errors import DashInferLabError, EngineError
+from dashinfer_lab.kvcache import PagePool, PageTable
+from dashinfer_lab.sampling import SamplingState
+
+__all__ = ["Request", "RequestState", "Span"]
+
+
+class RequestState(enum.Enum):
+    """Where a request stands."""
+
+    QUEUED = "queued"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    FINISHED = "finished"
+
+
+_NEXT: Final = {
+    RequestState.QUEUED: {RequestState.PREFILL, RequestState.FINISHED},
+    RequestState.PREFILL: {RequestState.DECODE, RequestState.QUEUED, RequestState.FINISHED},
+    RequestState.DECODE: {RequestState.QUEUED, RequestState.FINISHED},
+    RequestState.FINISHED: set[RequestState](),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Consecutive tokens of a request, and the rows of logits wanted of them."""
+
+    start: int
+    length: int
+    logit_rows: LogitRows
+
+    @property
+    def end(self) -> int:
+        """Position behind the last token."""
+        return self.start + self.length
+
+    @property
+    def num_logit_rows(self) -> int:
+        """Rows of logits a step must hold for it."""
+        return {"none": 0, "last": 1, "all": self.length}[self.logit_rows]
+
+
+class Request(ABC):
+    """Tokens to compute and the pages they live in.
+
+    The first `num_computed` of `token_ids` are in the cache. `max_computed` is the most that ever
+    will be: what the pages must hold at last.
+    """
+
+    def __init__(
+        self, request_id: int, token_ids: Sequence[int], max_computed: int, arrival_seconds: float
+    ) -> None:
+        self.request_id: Final = request_id
+        self.token_ids: Final = list(token_ids)
+        self.max_computed: Final = max_computed
+        self.arrival_seconds: Final = arrival_seconds
+        self.first_scheduled_seconds: float | None = None
+        self.state = RequestState.QUEUED
+        self.num_computed = 0
+        self.num_preemptions = 0
+        self.pages: PageTable | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens known so far: the prompt's and the drawn ones."""
+        return len(self.token_ids)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the request has given all it will give."""
+        return self.state is RequestState.FINISHED
+
+    def enter(self, state: RequestState) -> None:
+        """Go to another state, where the drawing above allows it."""
+        if state not in _NEXT[self.state]:
+            raise EngineError(
+                f"request {self.request_id} cannot go from {self.state.value} to {state.value}"
+            )
+        self.state = state
+
+    def admit(self, pool: PagePool) -> None:
+        """Take pages for all known tokens; the pool must have them."""
+        pages = PageTable(pool)
+        if not pages.grow_to(self.num_tokens):
+            raise EngineError(f"request {self.request_id} was admitted without room: {pool!r}")
+        self.pages = pages
+        self.enter(RequestState.PREFILL)
+
+    def grow(self) -> bool:
+        """Take pages for all known tokens, or none and say False where the pool cannot."""
+        return self.pages is not None and self.pages.grow_to(self.num_tokens)
+
+    def may_grow(self) -> bool:
+        """Whether more pages will be needed than are owned."""
+        return self.pages is not None and self.pages.num_tokens_capacity < self.max_computed
+
+    def preempt(self) -> None:
+        """Give the pages back and queue again; all known tokens will be computed anew."""
+        self.enter(RequestState.QUEUED)
+        self.release_pages()
+        self.num_preemptions += 1
+
+    def release_pages(self) -> None:
+        """Give the pages back; what they held counts as not computed."""
+        if self.pages is not None:
+            self.pages.release()
+            self.pages = None
+        self.num_computed = 0
+
+    def chunk(self, span: Span) -> Chunk:
+        """Write a span in the form the model takes."""
+        pages = () if self.pages is None else self.pages.covering(span.end)
+        tokens = self.token_ids[span.start : span.end]
+        sampling = self.sampling(span)
+        return Chunk(self.request_id, tokens, span.start, pages, span.logit_rows, sampling)
+
+    @abstractmethod
+    def plan(self, max_tokens: int, max_rows: int) -> Span | None:
+        """Choose the next span within both limits; None where they leave no room."""
+
+    @abstractmethod
+    def sampling(self, span: Span) -> SamplingState | None:
+        """How to draw the token after a span; None where there is none to draw."""
+
+    @abstractmethod
+    def accept(self, span: Span, result: ChunkResult, now_seconds: float) -> None:
+        """Take what a span gave; may finish."""
+
+    @abstractmethod
+    def fail(self, error: DashInferLabError, now_seconds: float) -> None:
+        """Finish with an error; what was given stays given."""
+
+    @abstractmethod
+    def cancel(self, now_seconds: float) -> None:
+        """Finish because the caller has no more use for it."""

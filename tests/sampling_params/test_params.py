@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from dashinfer_lab.errors import RequestError
+from dashinfer_lab.sampling import Logprob, SamplingParams, TokenLogprobs
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("temperature", NAN),
+        ("temperature", INF),
+        ("temperature", -INF),
+        ("temperature", -0.1),
+        ("temperature", 1e39),
+        ("temperature", "hot"),
+        ("temperature", None),
+        ("temperature", True),
+        ("top_p", 0.0),
+        ("top_p", -0.5),
+        ("top_p", 1.0001),
+        ("top_p", NAN),
+        ("top_k", -2),
+        ("top_k", 2**31),
+        ("top_k", 1.5),
+        ("max_tokens", 0),
+        ("max_tokens", -1),
+        ("max_tokens", 2.0),
+        ("n", 0),
+        ("n", True),
+        ("seed", -2),
+        ("seed", 2**64),
+        ("seed", 0.5),
+        ("logprobs", -1),
+        ("logprobs", 21),
+        ("logprobs", True),
+        ("stop", ""),
+        ("stop", ["a", ""]),
+        ("stop", [3]),
+        ("stop", b"x"),
+        ("stop", 7),
+        ("stop_token_ids", [-1]),
+        ("stop_token_ids", ["a"]),
+        ("stop_token_ids", [True]),
+        ("stop_token_ids", 5),
+        ("ignore_eos", 1),
+        ("skip_special_tokens", None),
+    ],
+)
+def test_a_nonsense_value_is_refused_with_its_name_and_value(option: str, value: object) -> None:
+    with pytest.raises(RequestError, match="must be") as caught:
+        SamplingParams(**{option: value})  # pyright: ignore[reportArgumentType]  # on purpose
+
+    assert f"{option}={value!r}" in str(caught.value)
+
+
+def test_checks_hold_when_asserts_are_switched_off() -> None:
+    code = (
+        "from dashinfer_lab.sampling import SamplingParams\n"
+        "from dashinfer_lab.errors import RequestError\n"
+        "try:\n    SamplingParams(temperature=float('nan'))\n"
+        "except RequestError:\n    print('refused')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-O", "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "refused\n"
+
+
+def test_an_unknown_option_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="min_tokens"):
+        SamplingParams(min_tokens=3)  # pyright: ignore[reportCallIssue]  # on purpose
+
+
+def test_the_defaults_are_those_of_vllm() -> None:
+    params = SamplingParams()
+
+    assert (params.n, params.temperature, params.top_p, params.top_k) == (1, 1.0, 1.0, 0)
+    assert (params.max_tokens, params.seed, params.logprobs) == (16, None, None)
+    assert params.skip_special_tokens
+    assert not params.ignore_eos
+
+
+def test_values_at_the_edges_are_legal() -> None:
+    params = SamplingParams(
+        temperature=0, top_p=1, max_tokens=None, seed=2**64 - 1, logprobs=0, stop_token_ids=(0,)
+    )
+
+    assert params.max_tokens is None
+    assert SamplingParams(logprobs=20, seed=0, max_tokens=1, top_p=1e-9).logprobs == 20
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+def test_both_spellings_of_no_top_k_are_one(top_k: int) -> None:
+    assert SamplingParams(top_k=top_k).top_k == 0
+
+
+def test_seed_minus_one_is_no_seed() -> None:
+    assert SamplingParams(seed=-1).seed is None
+
+
+@pytest.mark.parametrize(
+    ("stop", "strings"), [(None, ()), ("END", ("END",)), (["a", "bc"], ("a", "bc")), ([], ())]
+)
+def test_stop_is_a_text_or_a_list(stop: str | list[str] | None, strings: tuple[str, ...]) -> None:
+    assert SamplingParams(stop=stop).stop_strings == strings
+
+
+def test_later_changes_of_a_list_do_not_reach_the_params() -> None:
+    stops = ["a"]
+    params = SamplingParams(stop=stops)
+    stops.append("")
+
+    assert params.stop_strings == ("a",)
+
+
+def test_the_drawn_token_is_among_the_logprobs_whatever_its_rank() -> None:
+    found = TokenLogprobs(7, -4.5, 31, ((3, -0.5), (1, -1.5)))
+
+    assert found.as_dict() == {3: Logprob(-0.5, 1), 1: Logprob(-1.5, 2), 7: Logprob(-4.5, 31)}
+    assert list(found.as_dict()) == [3, 1, 7]
+
+
+def test_a_drawn_token_that_is_likely_is_listed_once() -> None:
+    found = TokenLogprobs(3, -0.5, 1, ((3, -0.5), (1, -1.5)))
+
+    assert found.as_dict(lambda i: f"<{i}>") == {
+        3: Logprob(-0.5, 1, "<3>"),
+        1: Logprob(-1.5, 2, "<1>"),
+    }
