@@ -7,6 +7,7 @@ from dashinfer_lab.quantize.instant import (
     fits_float16,
     quantize_rows,
 )
+from dashinfer_lab.quantize.layout import ELEMENT_BYTES, group_length, group_shape, panel_shape
 from dashinfer_lab.quantize.scheme import (
     GROUP_SIZES,
     GroupSize,
@@ -16,6 +17,7 @@ from dashinfer_lab.quantize.scheme import (
 )
 
 __all__ = [
+    "ELEMENT_BYTES",
     "GROUP_SIZES",
     "GroupSize",
     "QuantizedRows",
@@ -25,5 +27,8 @@ __all__ = [
     "WeightRole",
     "dequantize",
     "fits_float16",
+    "group_length",
+    "group_shape",
+    "panel_shape",
     "quantize_rows",
 ]

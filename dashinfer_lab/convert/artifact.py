@@ -1,0 +1,167 @@
+"""A converted model on disk, opened without copying it; imports nothing of ONNX."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashinfer_lab.config import ModelConfig, RopeConfig
+from dashinfer_lab.convert.container import ContainerIndex, read_container
+from dashinfer_lab.convert.staging import is_staging
+from dashinfer_lab.errors import ArtifactError
+from dashinfer_lab.graph import StoredTensor
+
+__all__ = [
+    "FORMAT_VERSION",
+    "GRAPH_FILE",
+    "WEIGHTS_FILE",
+    "Artifact",
+    "config_to_json",
+    "is_artifact",
+]
+
+FORMAT_VERSION: Final = (1, 0)
+GRAPH_FILE = "model.dimodel"
+WEIGHTS_FILE = "model.ditensors"
+
+# bfloat16 is read as its bits: NumPy has no such type.
+_DTYPES: Final = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "U8": np.uint8}
+
+_METADATA: Final = (
+    "format_version",
+    "model_type",
+    "scheme",
+    "group_size",
+    "source",
+    "revision",
+    "tool_version",
+    "identity",
+    "config",
+    "initializers",
+    "graph_sha256",
+)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Artifact:
+    """A converted model: its graph file, its memory-mapped tensors and what they came from.
+
+    `metadata` holds format_version, model_type, scheme, group_size, source, revision,
+    tool_version and identity, all as text.
+    """
+
+    directory: Path
+    config: ModelConfig
+    metadata: Mapping[str, str]
+    tensors: Mapping[str, StoredTensor]
+    _data: mmap.mmap
+
+    @staticmethod
+    def open(directory: Path) -> Artifact:
+        """Open the artifact in `directory` after checking it against its own header.
+
+        Raises ArtifactError for one that is damaged, incomplete or of a newer format.
+        """
+        weights = directory / WEIGHTS_FILE
+        if is_staging(directory):
+            raise ArtifactError(f"{directory} is left over from an unfinished conversion")
+        if not is_artifact(directory):
+            raise ArtifactError(f"{directory} does not hold {GRAPH_FILE} and {WEIGHTS_FILE}")
+        index = read_container(weights)
+        _check_metadata(weights, index.metadata)
+        _check_graph(directory / GRAPH_FILE, index)
+        with weights.open("rb") as file:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        config = _config_from_json(weights, index.metadata["config"])
+        return Artifact(directory, config, index.metadata, index.tensors, data)
+
+    def __repr__(self) -> str:
+        made_from = f"{self.metadata['source']} as {self.metadata['scheme']}"
+        return f"Artifact({str(self.directory)!r}: {made_from}, {self.num_bytes / 1e6:.1f} MB)"
+
+    @property
+    def graph_path(self) -> Path:
+        """The ONNX file."""
+        return self.directory / GRAPH_FILE
+
+    @property
+    def weights_path(self) -> Path:
+        """The safetensors container."""
+        return self.directory / WEIGHTS_FILE
+
+    @property
+    def identity(self) -> str:
+        """What the artifact was made from and how; equal identities are interchangeable."""
+        return self.metadata["identity"]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all tensors, counted once."""
+        return sum(tensor.num_bytes for tensor in self.tensors.values())
+
+    def tensor(self, name: str) -> NDArray[Any]:
+        """Return a read-only view of a tensor in the file, 64-byte aligned; bfloat16 as uint16."""
+        stored = self.tensors.get(name)
+        if stored is None:
+            raise ArtifactError(f"{self.weights_path} holds no tensor {name!r}; re-convert")
+        dtype = np.dtype(_DTYPES[stored.dtype])
+        count = stored.num_bytes // dtype.itemsize
+        flat = np.frombuffer(self._data, dtype, count, stored.offset)
+        return flat.reshape(stored.shape)
+
+
+def is_artifact(directory: Path) -> bool:
+    """Say whether `directory` holds both files of a converted model."""
+    return (directory / GRAPH_FILE).is_file() and (directory / WEIGHTS_FILE).is_file()
+
+
+def config_to_json(config: ModelConfig) -> str:
+    """Spell `config` as the JSON that is kept in the metadata."""
+    return json.dumps(asdict(config), sort_keys=True)
+
+
+def _config_from_json(path: Path, text: str) -> ModelConfig:
+    try:
+        values: dict[str, Any] = json.loads(text)
+        rope = RopeConfig(**values.pop("rope"))
+        return ModelConfig(rope=rope, **values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"{path}: its model configuration is unreadable ({error})") from error
+
+
+def _check_metadata(path: Path, metadata: Mapping[str, str]) -> None:
+    absent = [key for key in _METADATA if key not in metadata]
+    if absent:
+        raise ArtifactError(f"{path} lacks the metadata {absent}; re-convert the model")
+    text = metadata["format_version"]
+    major, _, minor = text.partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        raise ArtifactError(f"{path} states no format version ({text!r}); re-convert the model")
+    version = (int(major), int(minor))
+    if version[0] != FORMAT_VERSION[0] or version > FORMAT_VERSION:
+        ours = ".".join(map(str, FORMAT_VERSION))
+        raise ArtifactError(
+            f"{path} has format {text}, this version reads {FORMAT_VERSION[0]}.0 to {ours}; "
+            "re-convert the model, or upgrade if it was converted by a newer version"
+        )
+
+
+def _check_graph(path: Path, index: ContainerIndex) -> None:
+    """Refuse a graph or a set of tensors other than those that were written together."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != index.metadata["graph_sha256"]:
+        raise ArtifactError(
+            f"{path} is not the graph that {WEIGHTS_FILE} was written with; re-convert the model"
+        )
+    names = index.metadata["initializers"].split()
+    absent = sorted(set(names) - set(index.tensors))
+    if absent:
+        raise ArtifactError(f"{path} needs tensors that {WEIGHTS_FILE} lacks: {absent}; re-convert")

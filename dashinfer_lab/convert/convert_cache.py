@@ -1,0 +1,71 @@
+"""Converts a model once and remembers where; knows nothing of how conversion works."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+from dashinfer_lab.config import cache_root
+from dashinfer_lab.convert.artifact import Artifact, is_artifact
+from dashinfer_lab.convert.converter import conversion_identity, convert
+from dashinfer_lab.convert.weight_writer import Progress
+from dashinfer_lab.errors import ArtifactError, CheckpointError
+from dashinfer_lab.quantize import Scheme
+
+__all__ = ["converted"]
+
+_SOURCES = ("*.safetensors", "*.json", "*.model", "*.jinja")
+
+
+def converted(source: Path, scheme: Scheme | str, progress: Progress | None = None) -> Path:
+    """Return the directory of the artifact made from the checkpoint at `source` under `scheme`.
+
+    Converts at the first call; later calls, in any process, find it by the files' paths, sizes and
+    times of change, the scheme and the tool's version. An artifact's own directory is returned.
+    """
+    if is_artifact(source):
+        return source
+    chosen = Scheme.parse(scheme)
+    target = _directory_for(source.expanduser().resolve(), chosen)
+    if not _opens(target):
+        from dashinfer_lab.hub import open_checkpoint
+
+        checkpoint = open_checkpoint(source)
+        try:
+            convert(checkpoint, target, chosen, progress=progress, overwrite=is_artifact(target))
+        finally:
+            checkpoint.close()
+    return target
+
+
+def _directory_for(source: Path, scheme: Scheme) -> Path:
+    """Name the directory after the model, for people, and after all it depends on."""
+    key = conversion_identity(str(source), _fingerprint(source), scheme)
+    name = re.sub(r"[^\w.-]+", "_", f"{source.stem}-{scheme}")
+    return cache_root() / "conversions" / f"{name}-{key[:12]}"
+
+
+def _fingerprint(source: Path) -> str:
+    """Digest of the path, size and time of change of every file a conversion reads."""
+    files = [source]
+    if source.is_dir():
+        files = sorted(path for pattern in _SOURCES for path in source.glob(pattern))
+    digest = hashlib.sha256()
+    for path in files:
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+        digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _opens(target: Path) -> bool:
+    if not is_artifact(target):
+        return False
+    try:
+        Artifact.open(target)
+    except ArtifactError:
+        return False
+    return True

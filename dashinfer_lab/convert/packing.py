@@ -1,0 +1,106 @@
+"""Turns blocks of a weight's rows into panels in the format asked for; knows nothing of files."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashinfer_lab.errors import ConversionError
+from dashinfer_lab.graph import WeightDeclaration
+from dashinfer_lab.quantize import ScaleType, quantize_rows
+from jit_kernels.panels import (
+    PANEL_WIDTH,
+    from_bf16,
+    pack_bf16,
+    pack_f32,
+    pack_groups,
+    pack_u8,
+    to_bf16,
+)
+
+__all__ = ["PackedBlock", "as_float32", "pack_block", "require_finite"]
+
+# Rows, codes and what lies between them stay in a core's own cache.
+_PART_BYTES = 256 << 10
+
+
+class PackedBlock(NamedTuple):
+    """Panels of some rows; scale and minimum are None for formats without groups."""
+
+    panels: NDArray[Any]
+    scale: NDArray[Any] | None = None
+    minimum: NDArray[Any] | None = None
+
+
+def pack_block(
+    weight: WeightDeclaration,
+    rows: NDArray[Any],
+    first_row: int,
+    scale_type: ScaleType,
+    workers: Executor,
+) -> list[PackedBlock] | None:
+    """Pack `rows`, a multiple of 16 of them or the last ones of the weight, part by part.
+
+    Returns None where float16 scales are too coarse. Raises ConversionError naming the tensor and
+    the index of the first weight that is not finite.
+    """
+    step = max(1, _PART_BYTES // (4 * rows.shape[1]) // PANEL_WIDTH) * PANEL_WIDTH
+    starts = range(0, rows.shape[0], step)
+
+    def pack(start: int) -> PackedBlock | None:
+        return _pack_part(weight, rows[start : start + step], first_row + start, scale_type)
+
+    parts = list(workers.map(pack, starts))
+    packed = [part for part in parts if part is not None]
+    return packed if len(packed) == len(parts) else None
+
+
+def as_float32(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Widen float16 or bfloat16 to float32, exactly; float32 is returned as it is."""
+    if values.dtype.name == "bfloat16":
+        return from_bf16(np.ascontiguousarray(values).view(np.uint16))
+    return values.astype(np.float32, copy=False)
+
+
+def require_finite(name: str, values: NDArray[np.float32], first_row: int = 0) -> None:
+    """Raise ConversionError naming the first index of `values` that is NaN or infinite."""
+    if np.isfinite(values).all():
+        return
+    index = [int(i) for i in np.argwhere(~np.isfinite(values))[0]]
+    value = values[tuple(index)]
+    index[0] += first_row
+    raise ConversionError(
+        f"tensor {name!r} holds {value} at {index}; the checkpoint is damaged, fetch it again"
+    )
+
+
+def _pack_part(
+    weight: WeightDeclaration, rows: NDArray[Any], first_row: int, scale_type: ScaleType
+) -> PackedBlock | None:
+    values = as_float32(rows)
+    if weight.format == "u8":
+        return _quantize_part(weight, values, first_row, scale_type)
+    require_finite(weight.name, values, first_row)
+    if weight.format == "f32":
+        return PackedBlock(pack_f32(values))
+    bits = to_bf16(values)
+    require_finite(weight.name, from_bf16(bits), first_row)
+    return PackedBlock(pack_bf16(bits))
+
+
+def _quantize_part(
+    weight: WeightDeclaration, values: NDArray[np.float32], first_row: int, scale_type: ScaleType
+) -> PackedBlock | None:
+    try:
+        quantized = quantize_rows(values, weight.group_size, scale_type)
+    except ConversionError as error:
+        require_finite(weight.name, values, first_row)
+        raise ConversionError(f"tensor {weight.name!r}: {error}") from error
+    if quantized is None:
+        return None
+    return PackedBlock(
+        pack_u8(quantized.codes), pack_groups(quantized.scale), pack_groups(quantized.minimum)
+    )

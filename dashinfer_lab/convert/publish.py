@@ -1,0 +1,60 @@
+"""Decides whether a conversion may, or need, write its target; knows nothing of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from dashinfer_lab.convert.artifact import Artifact, is_artifact
+from dashinfer_lab.convert.staging import remove_stale, staging_directory
+from dashinfer_lab.errors import ArtifactError, ConversionError
+
+__all__ = ["published"]
+
+
+def published(
+    directory: Path, identity: str, write: Callable[[Path], None], *, overwrite: bool = False
+) -> Artifact:
+    """Return the artifact in `directory`, written by `write` unless it is there already.
+
+    Raises ConversionError where `directory` holds something else, which is then left alone:
+    `overwrite` replaces artifacts only.
+    """
+    target = directory.expanduser().resolve()
+    existing = _complete(target, identity)
+    if existing is not None and not overwrite:
+        return existing
+    _require_replaceable(target, overwrite=overwrite)
+    remove_stale(target)
+    try:
+        with staging_directory(target, replace=overwrite) as staging:
+            write(staging)
+    except OSError as error:
+        winner = _complete(target, identity)
+        if winner is not None:  # another process made the same conversion meanwhile
+            return winner
+        raise ConversionError(f"writing {target} failed: {error}") from error
+    return Artifact.open(target)
+
+
+def _complete(target: Path, identity: str) -> Artifact | None:
+    if not is_artifact(target):
+        return None
+    try:
+        artifact = Artifact.open(target)
+    except ArtifactError:
+        return None
+    return artifact if artifact.identity == identity else None
+
+
+def _require_replaceable(target: Path, *, overwrite: bool) -> None:
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not is_artifact(target):
+        raise ConversionError(
+            f"{target} exists and is not a converted model; choose another directory"
+        )
+    if not overwrite:
+        raise ConversionError(
+            f"{target} holds another conversion; choose another directory or ask to overwrite it"
+        )

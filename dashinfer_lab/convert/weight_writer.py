@@ -1,0 +1,135 @@
+"""Streams a checkpoint's weights into a container, region by region, with bounded memory.
+
+Regions: the panels in graph order, then all scales, all minimums, and the vectors, so that weights
+declared one after another are neighbours and can be used as one. Knows nothing of directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from math import prod
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashinfer_lab.convert.container import ContainerWriter
+from dashinfer_lab.convert.matching import row_blocks
+from dashinfer_lab.convert.packing import as_float32, pack_block, require_finite
+from dashinfer_lab.errors import CheckpointError
+from dashinfer_lab.graph import ModelGraph, WeightDeclaration
+from dashinfer_lab.hub.checkpoint import Checkpoint
+from dashinfer_lab.quantize import ScaleType
+from jit_kernels.panels import PANEL_WIDTH
+
+__all__ = ["ConversionProgress", "Progress", "WeightWriter"]
+
+_STORED: Final = {"f32": "F32", "bf16": "BF16", "u8": "U8"}
+_SCALE_TYPES: Final[tuple[tuple[ScaleType, str], ...]] = ((np.float16, "F16"), (np.float32, "F32"))
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionProgress:
+    """How far a conversion is, in parameters."""
+
+    weight: str
+    done: int
+    total: int
+
+
+Progress = Callable[[ConversionProgress], None]
+
+
+@dataclass(slots=True)
+class WeightWriter:
+    """Writes every weight of a graph, read from `checkpoint` under its name in `sources`.
+
+    `spools` are scratch files for scales and minimums, whose regions come after the panels.
+    """
+
+    checkpoint: Checkpoint
+    sources: Mapping[str, str]
+    container: ContainerWriter
+    spools: tuple[BinaryIO, BinaryIO]
+    workers: Executor
+    progress: Progress | None
+    done: int = 0
+
+    def write(self, graph: ModelGraph) -> None:
+        """Write all regions.
+
+        Raises ConversionError for weights that are not finite, CheckpointError for short reads.
+        """
+        matrices = [weight for weight in graph.weights if weight.is_matrix]
+        group_types = {
+            weight.name: self._write_panels(weight, graph.num_parameters) for weight in matrices
+        }
+        for spool, part in zip(self.spools, ("scale", "minimum"), strict=True):
+            spool.seek(0)
+            for weight in matrices:
+                if weight.format == "u8":
+                    self._write_groups(weight, part, group_types[weight.name], spool)
+        for weight in graph.weights:
+            if not weight.is_matrix:
+                values = as_float32(self._read(weight, slice(0, weight.shape[0])))
+                require_finite(weight.name, values)
+                self.container.append(weight.name, "F32", weight.shape, [values])
+
+    def _write_panels(self, weight: WeightDeclaration, total: int) -> str:
+        """Write the panels, spool scale and minimum, and return the type these have."""
+        shape = weight.stored_shapes()[weight.name]
+        marks = [spool.tell() for spool in self.spools]
+        for scale_type, stored_type in _SCALE_TYPES:
+            blocks = self._panel_blocks(weight, scale_type, total)
+            if self.container.append(weight.name, _STORED[weight.format], shape, blocks):
+                self.done += weight.num_elements
+                return stored_type
+            for spool, mark in zip(self.spools, marks, strict=True):
+                spool.seek(mark)
+                spool.truncate()
+        raise AssertionError("float32 scales are never too coarse")
+
+    def _panel_blocks(
+        self, weight: WeightDeclaration, scale_type: ScaleType, total: int
+    ) -> Iterator[NDArray[Any]]:
+        """Yield panels; end early where `scale_type` turns out too coarse."""
+        for rows in row_blocks(weight.shape, PANEL_WIDTH):
+            values = self._read(weight, rows)
+            packed = pack_block(weight, values, rows.start, scale_type, self.workers)
+            if packed is None:
+                return
+            for block in packed:
+                for spool, groups in zip(self.spools, (block.scale, block.minimum), strict=True):
+                    if groups is not None:
+                        spool.write(groups.data)
+                yield block.panels
+            if self.progress is not None:
+                done = self.done + rows.stop * weight.shape[1]
+                self.progress(ConversionProgress(weight.name, done, total))
+
+    def _write_groups(
+        self, weight: WeightDeclaration, part: str, stored_type: str, spool: BinaryIO
+    ) -> None:
+        name = f"{weight.name}.{part}"
+        shape = weight.stored_shapes()[name]
+        num_bytes = prod(shape) * (2 if stored_type == "F16" else 4)
+
+        def blocks() -> Iterator[NDArray[np.uint8]]:
+            for start in range(0, num_bytes, _COPY_BYTES):
+                size = min(_COPY_BYTES, num_bytes - start)
+                yield np.frombuffer(spool.read(size), np.uint8)
+
+        self.container.append(name, stored_type, shape, blocks())
+
+    def _read(self, weight: WeightDeclaration, rows: slice) -> NDArray[Any]:
+        values = self.checkpoint.read(self.sources[weight.name], rows)
+        expected = (rows.stop - rows.start, *weight.shape[1:])
+        if values.shape != expected:
+            raise CheckpointError(
+                f"{self.checkpoint.source}: rows {rows.start} to {rows.stop} of {weight.name!r} "
+                f"have shape {list(values.shape)}, expected {list(expected)}; fetch it again"
+            )
+        return values

@@ -1,0 +1,259 @@
+"""Builds the ONNX graph of a decoder from calls that name its weights as checkpoints do.
+
+Knows nothing of weights' bytes, of devices or of any model; formats come from the scheme.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, Any
+
+from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.graph.functions import DOMAIN, OPSET
+from dashinfer_lab.graph.model_graph import ModelGraph
+from dashinfer_lab.graph.rope import rotary_table
+from dashinfer_lab.graph.weights import WeightDeclaration
+from dashinfer_lab.quantize import Scheme, WeightRole, group_length
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["GraphBuilder", "Value"]
+
+_UNPACK = {"f32": "UnpackPanelsF32", "bf16": "UnpackPanelsBF16", "u8": "InstantDequantize"}
+_PANEL_TYPE = {"f32": "FLOAT", "bf16": "BFLOAT16", "u8": "UINT8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of the graph, [B, S, num_features]; `+` and `*` add nodes."""
+
+    builder: GraphBuilder
+    source: ir.Value
+    num_features: int
+
+    def __add__(self, other: Value) -> Value:
+        return self.builder.elementwise("Add", self, other)
+
+    def __mul__(self, other: Value) -> Value:
+        return self.builder.elementwise("Mul", self, other)
+
+
+class GraphBuilder:
+    """Collects nodes and weight declarations while a model function runs.
+
+    Nodes are named after the layer path and the weight or operator; a value has the name of the
+    node that makes it.
+    """
+
+    def __init__(self, config: ModelConfig, scheme: Scheme) -> None:
+        self._config = config
+        self._scheme = scheme
+        self._path = ""
+        self._nodes: dict[str, ir.Node] = {}
+        self._counts: Counter[str] = Counter()
+        self._initializers: dict[str, ir.Value] = {}
+        self._weights: dict[str, WeightDeclaration] = {}
+        self._unpacked: dict[str, ir.Value] = {}
+        self._cache_inputs: list[ir.Value] = []
+        self._cache_outputs: list[ir.Value] = []
+        self.input_ids = Value(self, _tensor("input_ids", "INT64", ["B", "S"]), 0)
+        self._position_ids = _tensor("position_ids", "INT64", ["B", "S"])
+        self._rotary = rotary_table(config)
+
+    def layers(self, prefix: str, count: int) -> Iterator[int]:
+        """Yield 0 ... count-1; names used meanwhile are relative to `prefix`.i."""
+        for layer in range(count):
+            self._path = f"{prefix}.{layer}."
+            yield layer
+        self._path = ""
+
+    def embedding(self, name: str, ids: Value, vocab_size: int, hidden_size: int) -> Value:
+        """Look up rows of `name`.weight [vocab_size, hidden_size]."""
+        name = self._path + name
+        role: WeightRole = "tied" if self._config.tie_word_embeddings else "embedding"
+        matrix = self._matrix(name, vocab_size, hidden_size, role)
+        rows = self._node("Transpose", f"{name}.rows", [matrix], {"perm": [1, 0]})
+        _shaped(rows, [vocab_size, hidden_size])
+        gathered = self._node("Gather", name, [rows, ids.source], {"axis": 0})
+        return self._feature(gathered, hidden_size)
+
+    def rmsnorm(self, name: str, x: Value, *, eps: float) -> Value:
+        """Normalise by the root mean square and scale by `name`.weight (Zhang & Sennrich 2019)."""
+        name = self._path + name
+        weight = self._vector(f"{name}.weight", x.num_features, "norm")
+        attributes = {"axis": -1, "epsilon": eps}
+        normed = self._node("RMSNormalization", name, [x.source, weight], attributes)
+        return self._feature(normed, x.num_features)
+
+    def linear(self, name: str, x: Value, num_features: int, *, bias: bool = False) -> Value:
+        """Multiply by `name`.weight [num_features, x.num_features]; add `name`.bias if asked."""
+        return self._linear(name, x, num_features, role="linear", bias=bias)
+
+    def head(self, name: str, x: Value, vocab_size: int) -> Value:
+        """Project to logits by `name`.weight, or by the embedding where the config ties them."""
+        tied = next((w for w in self._weights.values() if w.role == "tied"), None)
+        if tied is None:
+            return self._linear(name, x, vocab_size, role="head", bias=False)
+        inputs = [x.source, self._unpacked[tied.name]]
+        product = self._node("MatMul", self._path + name, inputs)
+        return self._feature(product, vocab_size)
+
+    def rotary(self, x: Value, num_heads: int) -> Value:
+        """Turn the pairs of every head by the position's angles (Su et al. 2021)."""
+        rope, shape = self._config.rope, self._rotary[0].shape
+        attributes = {"num_heads": num_heads, "interleaved": int(rope.interleaved)}
+        if rope.partial_factor != 1:
+            attributes["rotary_embedding_dim"] = 2 * shape[1]
+        tables = [self._initializer(f"rope.{part}", "FLOAT", shape) for part in ("cos", "sin")]
+        inputs = [x.source, *tables, self._position_ids]
+        turned = self._node("RotaryEmbedding", f"{x.source.name}.rotary", inputs, attributes)
+        return self._feature(turned, x.num_features)
+
+    def attention(
+        self, name: str, q: Value, k: Value, v: Value, *, num_heads: int, num_kv_heads: int
+    ) -> Value:
+        """Attend causally over the past and the present keys of the layer (Vaswani et al. 2017).
+
+        Adds the layer's past and present to the inputs and outputs of the graph.
+        """
+        layer = len(self._cache_inputs) // 2
+        head_dim = k.num_features // num_kv_heads
+        past = [
+            _tensor(f"past_{part}.{layer}", "FLOAT", ["B", num_kv_heads, "P", head_dim])
+            for part in ("key", "value")
+        ]
+        present = [
+            _tensor(f"present_{part}.{layer}", "FLOAT", ["B", num_kv_heads, "T", head_dim])
+            for part in ("key", "value")
+        ]
+        attributes = {
+            "is_causal": 1,
+            "q_num_heads": num_heads,
+            "kv_num_heads": num_kv_heads,
+            "scale": 1 / sqrt(head_dim),
+        }
+        inputs = [q.source, k.source, v.source, None, *past]
+        attended = self._node("Attention", self._path + name, inputs, attributes, present)
+        self._cache_inputs += past
+        self._cache_outputs += present
+        return self._feature(attended, num_heads * head_dim)
+
+    def silu(self, x: Value) -> Value:
+        """x * sigmoid(x) (Elfwing et al. 2017; ONNX calls it Swish)."""
+        activated = self._node("Swish", f"{x.source.name}.silu", [x.source], {"alpha": 1.0})
+        return self._feature(activated, x.num_features)
+
+    def elementwise(self, op_type: str, left: Value, right: Value) -> Value:
+        """Combine two values of one shape."""
+        stem = f"{self._path}{op_type.lower()}"
+        self._counts[stem] += 1
+        name = f"{stem}_{self._counts[stem]}"
+        combined = self._node(op_type, name, [left.source, right.source])
+        return self._feature(combined, left.num_features)
+
+    def finish(self, logits: Value) -> ModelGraph:
+        """Close the graph with `logits` as its first output."""
+        import onnx_ir as ir
+
+        logits.source.name = "logits"
+        graph = ir.Graph(
+            [self.input_ids.source, self._position_ids, *self._cache_inputs],
+            [logits.source, *self._cache_outputs],
+            nodes=list(self._nodes.values()),
+            initializers=list(self._initializers.values()),
+            opset_imports={"": OPSET, DOMAIN: 1},
+            name=self._config.model_type,
+        )
+        return ModelGraph(
+            ir=graph,
+            config=self._config,
+            scheme=self._scheme,
+            weights=tuple(self._weights.values()),
+            tables=dict(zip(("rope.cos", "rope.sin"), self._rotary, strict=True)),
+        )
+
+    def _linear(
+        self, name: str, x: Value, num_features: int, *, role: WeightRole, bias: bool
+    ) -> Value:
+        name = self._path + name
+        matrix = self._matrix(name, num_features, x.num_features, role)
+        product = self._node("MatMul", name, [x.source, matrix])
+        if bias:
+            vector = self._vector(f"{name}.bias", num_features, "bias")
+            product = self._node("Add", f"{name}.biased", [product, vector])
+        return self._feature(product, num_features)
+
+    def _matrix(self, name: str, n: int, k: int, role: WeightRole) -> ir.Value:
+        """Declare `name`.weight [n, k] and return W [k, n] unpacked from its panels."""
+        weight = self._declare(f"{name}.weight", (n, k), role)
+        panel_name, *group_names = weight.stored_shapes()
+        shapes = weight.stored_shapes()
+        inputs = [self._initializer(panel_name, _PANEL_TYPE[weight.format], shapes[panel_name])]
+        # The type of scale and minimum is settled when the weight is quantised.
+        inputs += [self._initializer(group, "FLOAT", shapes[group]) for group in group_names]
+        attributes = {"k": k, "n": n}
+        if weight.format == "u8":
+            attributes["group_size"] = group_length(k, weight.group_size)
+        unpacked = self._node(
+            _UNPACK[weight.format], f"{weight.name}.unpacked", inputs, attributes, domain=DOMAIN
+        )
+        self._unpacked[weight.name] = _shaped(unpacked, [k, n])
+        return unpacked
+
+    def _vector(self, name: str, length: int, role: WeightRole) -> ir.Value:
+        self._declare(name, (length,), role)
+        return self._initializer(name, "FLOAT", (length,))
+
+    def _declare(self, name: str, shape: tuple[int, ...], role: WeightRole) -> WeightDeclaration:
+        if name in self._weights:
+            raise ValueError(f"weight {name!r} is declared twice")
+        weight_format = self._scheme.format_of(name, role)
+        group_size = self._scheme.group_size_of(role)
+        self._weights[name] = WeightDeclaration(name, shape, role, weight_format, group_size)
+        return self._weights[name]
+
+    def _initializer(self, name: str, dtype: str, shape: Any) -> ir.Value:
+        if name not in self._initializers:
+            self._initializers[name] = _tensor(name, dtype, list(shape))
+        return self._initializers[name]
+
+    def _node(
+        self,
+        op_type: str,
+        name: str,
+        inputs: list[Any],
+        attributes: dict[str, Any] | None = None,
+        more_outputs: list[ir.Value] | None = None,
+        *,
+        domain: str = "",
+    ) -> ir.Value:
+        import onnx_ir as ir
+
+        if name in self._nodes:
+            raise ValueError(f"node {name!r} is built twice")
+        outputs = [ir.Value(name=name), *(more_outputs or [])]
+        node = ir.node(op_type, inputs, attributes, domain=domain, outputs=outputs, name=name)
+        self._nodes[name] = node
+        return outputs[0]
+
+    def _feature(self, value: ir.Value, num_features: int) -> Value:
+        return Value(self, _shaped(value, ["B", "S", num_features]), num_features)
+
+
+def _tensor(name: str, dtype: str, shape: list[int | str]) -> ir.Value:
+    import onnx_ir as ir
+
+    return ir.val(name, ir.DataType[dtype], shape)
+
+
+def _shaped(value: ir.Value, shape: list[int | str]) -> ir.Value:
+    """Give `value` its type, float32, and shape."""
+    import onnx_ir as ir
+
+    value.dtype = ir.DataType.FLOAT
+    value.shape = ir.Shape(shape)
+    return value

@@ -1,0 +1,79 @@
+"""Operators the ONNX standard lacks, as local functions whose bodies are standard operators.
+
+Any runtime can run them; `lower` recognises them by name and never looks at the bodies. Each
+returns the weight W [K, N] from panels as `jit_kernels.panels` describes them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["DOMAIN", "OPSET", "local_function"]
+
+DOMAIN = "dashinfer_lab"
+OPSET = 24
+
+_HEADER = f'<opset_import: ["" : {OPSET}], domain: "{DOMAIN}">'
+
+# Cuts the padding off: [padded K, padded N] -> [k, n].
+_CROP = """
+    starts = Constant <value_ints = [0, 0]> ()
+    axis = Constant <value_ints = [0]> ()
+    k_scalar = Constant <value_int: int = @k> ()
+    n_scalar = Constant <value_int: int = @n> ()
+    k_length = Unsqueeze (k_scalar, axis)
+    n_length = Unsqueeze (n_scalar, axis)
+    ends = Concat <axis = 0> (k_length, n_length)
+    weight = Slice (padded, starts, ends)
+"""
+
+_BODIES = {
+    # [N/16, K, 16] -> [K, N/16, 16] -> [K, N]
+    "UnpackPanelsF32": f"""UnpackPanelsF32 <k, n> (panels) => (weight) {{
+    columns = Transpose <perm = [1, 0, 2]> (panels)
+    padded = Flatten <axis = 1> (columns)
+    {_CROP} }}""",
+    # [N/16, K/2, 16, 2] -> [K/2, 2, N/16, 16] -> [K, N]; 1 is float
+    "UnpackPanelsBF16": f"""UnpackPanelsBF16 <k, n> (panels) => (weight) {{
+    wide = Cast <to = 1> (panels)
+    columns = Transpose <perm = [1, 3, 0, 2]> (wide)
+    padded = Flatten <axis = 2> (columns)
+    {_CROP} }}""",
+    # w = q * scale + minimum; [N/16, K/4, 16, 4] -> [K, N], scale row k / group_size for row k
+    "InstantDequantize": f"""InstantDequantize <k, n, group_size> (panels, scale, minimum)
+    => (weight) {{
+    columns = Transpose <perm = [1, 3, 0, 2]> (panels)
+    codes = Flatten <axis = 2> (columns)
+    steps = Cast <to = 1> (codes)
+
+    group_columns_of_scale = Transpose <perm = [1, 0, 2]> (scale)
+    group_rows_of_scale = Flatten <axis = 1> (group_columns_of_scale)
+    group_scale = Cast <to = 1> (group_rows_of_scale)
+    group_columns_of_minimum = Transpose <perm = [1, 0, 2]> (minimum)
+    group_rows_of_minimum = Flatten <axis = 1> (group_columns_of_minimum)
+    group_minimum = Cast <to = 1> (group_rows_of_minimum)
+
+    first = Constant <value_int = 0> ()
+    one = Constant <value_int = 1> ()
+    length = Constant <value_int: int = @group_size> ()
+    last = Constant <value_int: int = @k> ()
+    rows = Range (first, last, one)
+    group_of_row = Div (rows, length)
+    row_scale = Gather <axis = 0> (group_scale, group_of_row)
+    row_minimum = Gather <axis = 0> (group_minimum, group_of_row)
+    step_rows = Gather <axis = 0> (steps, rows)
+    scaled = Mul (step_rows, row_scale)
+    padded = Add (scaled, row_minimum)
+    {_CROP} }}""",
+}
+
+
+def local_function(name: str) -> ir.Function:
+    """Return a fresh copy of the local function called `name`."""
+    import onnx.parser
+    import onnx_ir as ir
+
+    return ir.from_proto(onnx.parser.parse_function(_HEADER + _BODIES[name]))

@@ -1,0 +1,51 @@
+"""Finds the function that declares a model by its `model_type`; knows nothing of any model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.errors import UnsupportedModelError
+from dashinfer_lab.graph import GraphBuilder, ModelGraph, Value
+from dashinfer_lab.quantize import Scheme
+
+__all__ = ["ModelFunction", "build_graph", "register", "supported_models"]
+
+ModelFunction = Callable[[GraphBuilder, ModelConfig], Value]
+
+_MODELS: dict[str, ModelFunction] = {}
+_NOT_MODELS = {"__init__", "registry"}
+
+
+def register(model_type: str) -> Callable[[ModelFunction], ModelFunction]:
+    """Declare the decorated function to build models of `model_type`."""
+
+    def declare(function: ModelFunction) -> ModelFunction:
+        _MODELS[model_type] = function
+        return function
+
+    return declare
+
+
+def supported_models() -> tuple[str, ...]:
+    """Return every `model_type` that can be built: the file names of this package."""
+    files = Path(__file__).parent.glob("*.py")
+    return tuple(sorted(file.stem for file in files if file.stem not in _NOT_MODELS))
+
+
+def build_graph(config: ModelConfig, scheme: Scheme) -> ModelGraph:
+    """Build the graph of a model, its weights declared but absent.
+
+    Raises UnsupportedModelError for a `model_type` without a file here.
+    """
+    known = supported_models()
+    if config.model_type not in known:
+        raise UnsupportedModelError(
+            f"model type {config.model_type!r} is not supported; "
+            f"this version runs {', '.join(known)}"
+        )
+    import_module(f"dashinfer_lab.models.{config.model_type}")
+    builder = GraphBuilder(config, scheme)
+    return builder.finish(_MODELS[config.model_type](builder, config))
