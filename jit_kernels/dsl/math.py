@@ -2,6 +2,7 @@
 
 exp: Cephes expf, relative error below 2e-7 on [-87.3, 88.7]; exp(0) = 1 and exp(-inf) = 0
 exactly, NaN stays NaN, above 88.7 the result is +inf.
+log: Cephes logf, error below 2 ulp; log(1) = 0 exactly; for positive normal numbers only.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from jit_kernels.dsl.intrinsics import round_to_int, sqrt
 from jit_kernels.dsl.values import Value, constant, fma, maximum, minimum, select
 from jit_kernels.types import F32, I32, U16, U32
 
-__all__ = ["bf16_to_f32", "exp", "round_to_bf16", "sigmoid", "sqrt"]
+__all__ = ["bf16_to_f32", "exp", "log", "round_to_bf16", "sigmoid", "sqrt"]
 
 _LOG2_E = 1.44269504088896341
 _LN2_HIGH = 0.693359375
@@ -23,6 +24,18 @@ _EXP_POLYNOMIAL = (
     1.6666665459e-1,
     5.0000001201e-1,
 )
+_LOG_POLYNOMIAL = (
+    7.0376836292e-2,
+    -1.1514610310e-1,
+    1.1676998740e-1,
+    -1.2420140846e-1,
+    1.4249322787e-1,
+    -1.6668057665e-1,
+    2.0000714765e-1,
+    -2.4999993993e-1,
+    3.3333331174e-1,
+)
+_SQRT_HALF = 0.70710678
 _EXP_LOWEST = -87.33654
 _EXP_HIGHEST = 88.72283
 
@@ -52,6 +65,29 @@ def exp(x: Value[F32]) -> Value[F32]:
 
 def _power_of_two(exponent: Value[I32]) -> Value[F32]:
     return ((exponent + 127) << 23).bits_as(F32)
+
+
+def log(x: Value[F32]) -> Value[F32]:
+    """Natural logarithm per lane; each must be a positive normal number."""
+
+    def number(value: float) -> Value[F32]:
+        return constant(value, F32, x.lanes)
+
+    bits = x.bits_as(I32)
+    mantissa = ((bits & 0x007FFFFF) | 0x3F000000).bits_as(F32)
+    exponent = (bits >> 23) - 126
+    # x = rest + 1 times a power of two, with rest + 1 between sqrt(1/2) and sqrt(2).
+    small = mantissa < number(_SQRT_HALF)
+    power = select(small, exponent - 1, exponent).to(F32)
+    rest = select(small, mantissa + mantissa, mantissa) - number(1.0)
+    square = rest * rest
+    polynomial = number(_LOG_POLYNOMIAL[0])
+    for coefficient in _LOG_POLYNOMIAL[1:]:
+        polynomial = fma(polynomial, rest, number(coefficient))
+    result = rest * square * polynomial
+    result = fma(power, number(_LN2_LOW), result)
+    result = fma(square, number(-0.5), result)
+    return fma(power, number(_LN2_HIGH), rest + result)
 
 
 def sigmoid(x: Value[F32]) -> Value[F32]:
