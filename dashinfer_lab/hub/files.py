@@ -88,7 +88,7 @@ def read_bytes_at(
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Read exactly `num_bytes` from `offset` into a fresh array; no memory map is made."""
     buffer = np.empty(num_bytes, np.uint8)
-    view = memoryview(buffer)
+    view = buffer.data
     done = 0
     while done < num_bytes:
         got = os.preadv(descriptor, [view[done:]], offset + done)

@@ -16,7 +16,7 @@ __all__ = ["generation_config", "tokenizer_config", "tokenizer_json"]
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
 
-_DIGITS = {"type": "Digits", "individual_digits": True}
+_DIGITS: dict[str, object] = {"type": "Digits", "individual_digits": True}
 _PRE_TOKENIZERS: dict[str, list[dict[str, object]]] = {
     "gpt-2": [],
     "smollm": [_DIGITS],

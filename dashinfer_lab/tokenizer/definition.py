@@ -1,0 +1,151 @@
+"""The tokenizer files of a model's directory, read and checked; encodes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from dashinfer_lab.errors import TokenizerError
+
+__all__ = ["TokenizerDefinition", "read_definition"]
+
+_SIZE_LIMIT_BYTES = 256 << 20
+_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerDefinition:
+    """What the files say. Token ids may lie beyond the vocabulary; texts may not be in it."""
+
+    directory: Path
+    decoder: object
+    """tokenizer.json's decoder, as written there."""
+    has_byte_tokens: bool
+    """Whether tokens such as <0xE4> stand for single bytes."""
+    special_tokens: Mapping[str, str]
+    """Texts by role, such as "bos_token"."""
+    additional_special_tokens: tuple[str, ...]
+    bos_id: int | None
+    """The model's BOS where no tokenizer_config.json names the tokenizer's."""
+    eos_ids: frozenset[int]
+    """Ends of an answer by config.json and generation_config.json."""
+    chat_template: str | None
+
+
+def read_definition(directory: Path) -> TokenizerDefinition:
+    """Read the files of `directory`; only tokenizer.json must be there.
+
+    Raises TokenizerError.
+    """
+    if not (directory / "tokenizer.json").is_file():
+        raise TokenizerError(
+            f"{directory} holds no tokenizer.json. Add the model's own, or use "
+            "prompt_token_ids, which need no tokenizer."
+        )
+    tokenizer = _read_object(directory / "tokenizer.json")
+    model = tokenizer.get("model")
+    model = cast("dict[str, object]", model) if isinstance(model, dict) else {}
+    _check_added_tokens(directory, model.get("vocab"), tokenizer.get("added_tokens"))
+    has_config = (directory / "tokenizer_config.json").is_file()
+    config = _read_object(directory / "tokenizer_config.json") if has_config else {}
+    model_configs = [
+        _read_object(path)
+        for path in (directory / "generation_config.json", directory / "config.json")
+        if path.is_file()
+    ]
+    bos_ids = [_ids(found.get("bos_token_id"), directory) for found in model_configs]
+    first_bos = next((ids[0] for ids in bos_ids if ids), None)
+    additional = config.get("additional_special_tokens") or config.get("extra_special_tokens")
+    return TokenizerDefinition(
+        directory,
+        tokenizer.get("decoder"),
+        bool(model.get("byte_fallback")),
+        dict(_named_tokens(config)),
+        tuple(_texts(additional)),
+        None if has_config else first_bos,
+        frozenset(i for found in model_configs for i in _ids(found.get("eos_token_id"), directory)),
+        _chat_template(directory, config),
+    )
+
+
+def _read_object(path: Path) -> dict[str, object]:
+    try:
+        if path.stat().st_size > _SIZE_LIMIT_BYTES:
+            raise TokenizerError(f"{path} is larger than {_SIZE_LIMIT_BYTES} bytes")
+        parsed = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TokenizerError(f"{path} is not valid JSON: {error}. Download it again.") from error
+    if not isinstance(parsed, dict):
+        raise TokenizerError(f"{path} holds a {type(parsed).__name__}, not a JSON object")
+    return cast("dict[str, object]", parsed)
+
+
+def _named_tokens(config: Mapping[str, object]) -> Iterable[tuple[str, str]]:
+    for role in _NAMED_TOKENS:
+        text = _text(config.get(role))
+        if text is not None:
+            yield role, text
+
+
+def _text(token: object) -> str | None:
+    """Return a token's text; files give it bare or as an object with flags."""
+    if isinstance(token, dict):
+        token = cast("dict[str, object]", token).get("content")
+    return token if isinstance(token, str) else None
+
+
+def _texts(tokens: object) -> Iterable[str]:
+    listed: Iterable[object] = ()
+    if isinstance(tokens, dict):
+        listed = cast("dict[str, object]", tokens).values()
+    elif isinstance(tokens, list):
+        listed = cast("list[object]", tokens)
+    return [text for text in map(_text, listed) if text is not None]
+
+
+def _ids(value: object, directory: Path) -> list[int]:
+    """Return token ids given as none, one or a list."""
+    listed = cast("list[object]", value) if isinstance(value, list) else [value]
+    ids = [i for i in listed if isinstance(i, int) and not isinstance(i, bool) and i >= 0]
+    if value is not None and len(ids) != len(listed):
+        raise TokenizerError(f"{directory}: {value!r} given as token ids; expected integers >= 0")
+    return ids
+
+
+def _chat_template(directory: Path, config: Mapping[str, object]) -> str | None:
+    """Return the template named "default" or the only one; a file of its own comes first."""
+    path = directory / "chat_template.jinja"
+    if path.is_file():
+        if path.stat().st_size > _SIZE_LIMIT_BYTES:
+            raise TokenizerError(f"{path} is larger than {_SIZE_LIMIT_BYTES} bytes")
+        return path.read_text(encoding="utf-8", errors="replace")
+    found = config.get("chat_template")
+    if isinstance(found, list):
+        entries = cast("list[dict[str, object]]", found)
+        named = {entry.get("name"): entry.get("template") for entry in entries}
+        found = named.get("default", next(iter(named.values()), None))
+    if found is not None and not isinstance(found, str):
+        raise TokenizerError(f"{directory}: chat_template is a {type(found).__name__}, not text")
+    return found
+
+
+def _check_added_tokens(directory: Path, vocab: object, added: object) -> None:
+    """Refuse an added token whose id or text says otherwise than the base vocabulary."""
+    if not isinstance(vocab, dict) or not isinstance(added, list):
+        return
+    id_of = cast("dict[str, object]", vocab)
+    text_of = {token_id: text for text, token_id in id_of.items() if isinstance(token_id, int)}
+    for entry in cast("list[dict[str, object]]", added):
+        token_id, content = entry.get("id"), entry.get("content")
+        if not isinstance(token_id, int) or not isinstance(content, str):
+            raise TokenizerError(f"{directory}: the added token {entry} needs an id and a content")
+        base_id, base_text = id_of.get(content, token_id), text_of.get(token_id, content)
+        if base_id != token_id or base_text != content:
+            raise TokenizerError(
+                f"{directory}: added token {content!r} has id {token_id}, but the vocabulary "
+                f"has {base_text!r} there and {content!r} at {base_id}. The files do not belong "
+                "together: download all of them again."
+            )
