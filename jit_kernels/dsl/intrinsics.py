@@ -103,9 +103,7 @@ def dot_pairs(sums: Value[I32], left: Value[I16], right: Value[I16]) -> Value[I3
     return concatenate(pieces)
 
 
-def _dot_native(
-    sums: Value[I32], left: Value[I16], right: Value[I16], fused: bool
-) -> Value[I32]:
+def _dot_native(sums: Value[I32], left: Value[I16], right: Value[I16], fused: bool) -> Value[I32]:
     trace, vector = current(), llvm_type(I32, sums.lanes)
     if fused:
         operands = [sums.ir, left.bits_as(I32).ir, right.bits_as(I32).ir]
@@ -144,6 +142,8 @@ def pause() -> None:
 
 def cycle_counter() -> Any:
     """The processor's time-stamp counter as a 64-bit IR value."""
-    return current().call("llvm.readcyclecounter", ir.IntType(64), [])
-
-
+    trace, word = current(), ir.IntType(64)
+    if trace.isa.is_x86:
+        return trace.call("llvm.readcyclecounter", word, [])
+    # LLVM's intrinsic is 0 here: aarch64 lets user code read its timer only.
+    return trace.builder.asm(ir.FunctionType(word, []), "mrs $0, cntvct_el0", "=r", [], True)

@@ -1,0 +1,143 @@
+"""Worker threads of one process: start them, run a task on all of them, join them.
+
+A task is compiled code, `void task(i64 worker, i64 num_workers, ptr argument)`; the calling
+thread is worker 0. Knows nothing of operations or of how many threads are wise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from jit_kernels.compiler import Compiler
+from jit_kernels.errors import RuntimeFault
+from jit_kernels.runtime.buffers import aligned
+from jit_kernels.runtime.image import native_addresses
+from jit_kernels.runtime.pool_code import BLOCK_WORDS, CONTROL_BYTES, Field
+from jit_kernels.runtime.topology import thread_plan
+
+__all__ = ["MAX_THREADS", "Pool"]
+
+MAX_THREADS = 1024
+# About 0.3 ms: longer than the pause between two steps of a decode loop.
+_PATIENT_SPIN = 20_000
+_LONG, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
+# A fault in a worker must still be reported as one; everything else is for Python's threads.
+_FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
+
+
+class Pool:
+    """`num_threads` workers, the caller among them; a context manager.
+
+    `spin` is how many pauses a waiting worker makes before it sleeps or yields; by default many
+    where every worker has a core of its own, else none. Raises `RuntimeFault`.
+    """
+
+    def __init__(self, num_threads: int, compiler: Compiler, *, spin: int | None = None) -> None:
+        if not 1 <= num_threads <= MAX_THREADS:
+            raise RuntimeFault(
+                f"a pool of {num_threads} threads: ask for between 1 and {MAX_THREADS}"
+            )
+        if spin is None:
+            spin = _PATIENT_SPIN if num_threads <= thread_plan().usable else 0
+        self.num_threads = num_threads
+        self.compiler = compiler
+        self.spin = spin
+        self._addresses = native_addresses(compiler)
+        self._control = aligned(CONTROL_BYTES // 8, np.int64)
+        self.control_address = int(self._control.ctypes.data)
+        self._control[Field.WORKERS // 8] = num_threads
+        self._control[Field.SPIN // 8] = spin
+        self._blocks = aligned((num_threads, BLOCK_WORDS), np.int64)
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        signature = ctypes.CFUNCTYPE(None, _ADDRESS, _LONG, _ADDRESS, _ADDRESS, _LONG)
+        self._run: Callable[..., None] = signature(self._addresses["run"])
+        stop = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS)(self._addresses["stop"])
+        state = (self._process, self._lock, stop, self._control, self._blocks, compiler)
+        self._finalizer = weakref.finalize(self, _join, *state)
+        self._start()
+
+    def __repr__(self) -> str:
+        state = "" if self._finalizer.alive else ", closed"
+        return f"<Pool of {self.num_threads} threads, {self.compiler.isa.name}{state}>"
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def address(self, symbol: str) -> int:
+        """Address of one of the runtime's own functions."""
+        return self._addresses[symbol]
+
+    def run(
+        self, task: int, argument: int = 0, counters: int = 0, num_counter_words: int = 0
+    ) -> None:
+        """Run the task at address `task` on every worker and wait for all of them.
+
+        The 64-bit words at `counters` are set to 0 before the first worker begins. Other threads
+        that call this wait their turn; the interpreter's lock is free meanwhile. Raises
+        `RuntimeFault`.
+        """
+        if os.getpid() != self._process:
+            raise RuntimeFault(
+                f"this pool's threads live in process {self._process}, not in its fork "
+                f"{os.getpid()}: create the pool after forking, or start processes by spawn"
+            )
+        with self._lock:
+            if not self._finalizer.alive:
+                raise RuntimeFault("this pool is closed: create another")
+            self._run(self.control_address, task, argument, counters, num_counter_words)
+
+    def close(self) -> None:
+        """Let the threads end and join them; closing twice is harmless."""
+        self._finalizer()
+
+    def _start(self) -> None:
+        signature = ctypes.CFUNCTYPE(ctypes.c_int32, _ADDRESS, _ADDRESS, _LONG)
+        start = signature(self._addresses["start"])
+        with _signals_blocked():
+            error = start(self.control_address, self._blocks.ctypes.data, self.num_threads)
+        if error:
+            failed = int(self._control[Field.STARTED // 8]) + 1
+            self.close()
+            raise RuntimeFault(
+                f"cannot start worker {failed} of {self.num_threads}: pthread_create says "
+                f"{os.strerror(error)}; ask for fewer threads, or raise the limits on processes "
+                "and memory (ulimit -u, -v; pids.max of the container)"
+            )
+
+
+@contextmanager
+def _signals_blocked() -> Generator[None]:
+    """Threads made inside leave signals to Python's own threads."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _join(
+    process: int,
+    lock: threading.Lock,
+    stop: Callable[..., None],
+    control: np.ndarray[Any, Any],
+    blocks: np.ndarray[Any, Any],
+    compiler: Compiler,
+) -> None:
+    """End a pool's threads; in a forked child there are none. Holds the code they run."""
+    if os.getpid() == process:
+        with lock:
+            stop(control.ctypes.data, blocks.ctypes.data)
+    del compiler
