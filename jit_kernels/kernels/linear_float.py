@@ -1,0 +1,205 @@
+"""Linear, float weights: out[r, n] = sum over k of x[r, k] * w[k, n], one fma chain from k = 0.
+
+Weights are float32 or bfloat16 panels; a bfloat16 weight is widened exactly. Where K is odd, the
+bfloat16 chain ends with the zero that pads the last pair. Bias and residual are added once, last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, index, loop
+from jit_kernels.kernel import kernel
+from jit_kernels.kernels.linear_blocks import (
+    Block,
+    Destination,
+    Product,
+    Scratch,
+    Weights,
+    multiply,
+    own_copy,
+    padded_steps,
+)
+from jit_kernels.kernels.linear_tiles import (
+    BF16_PAIRS,
+    F32_WORDS,
+    ActivationRows,
+    Arithmetic,
+    accumulate,
+)
+from jit_kernels.types import F32, I64, U8, U16, U32
+
+__all__ = ["linear_bf16", "linear_f32"]
+
+_GEMV_STEPS = 256  # of K between the passes over rows: the weights stay in L1
+
+
+@dataclass(frozen=True, slots=True)
+class FloatWeights:
+    """Panels of float32 or bfloat16 weights."""
+
+    arithmetic: Arithmetic
+    panels: Array[U32]
+    num_words: Value[I64]
+
+    @property
+    def steps(self) -> int:
+        """Weights in a word."""
+        return self.arithmetic.steps
+
+    @property
+    def gemv_words(self) -> int:
+        """Words between the passes over rows."""
+        return _GEMV_STEPS // self.steps
+
+    def _at(self, block: Block) -> Array[U32]:
+        first = block.panel * self.num_words + block.first_word
+        return self.panels + first * VECTOR_LANES
+
+    def add_packed(
+        self,
+        tile: Array[F32],
+        block: Block,
+        activations: ActivationRows,
+        rows: list[Value[I64]],
+        prefetch: bool,
+    ) -> None:
+        """Continue every chain through a block of packed words."""
+        _continue_chains(
+            self.arithmetic, tile, self._at(block), block.num_words, activations, prefetch
+        )
+
+    def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
+        """Widen bfloat16 into the scratch; float32 lies ready."""
+        packed = self._at(block)
+        if self.steps == 1:
+            return packed
+        for word in loop(block.num_words):
+            vector = packed.vector(word * VECTOR_LANES)
+            for step, weight in enumerate(self.arithmetic.decode(vector)):
+                position = (word * self.steps + step) * VECTOR_LANES
+                scratch.unpacked.view(F32)[VectorIndex(position)] = weight
+        return scratch.unpacked
+
+    def add_unpacked(
+        self,
+        tile: Array[F32],
+        block: Block,
+        unpacked: Array[U32],
+        scratch: Scratch,
+        activations: ActivationRows,
+        rows: list[Value[I64]],
+    ) -> None:
+        """Continue every chain through a block of float32 weights."""
+        num_steps = block.num_words * self.steps
+        _continue_chains(F32_WORDS, tile, unpacked, num_steps, activations, prefetch=False)
+
+
+def _continue_chains(
+    arithmetic: Arithmetic,
+    tile: Array[F32],
+    words: Array[U32],
+    num_words: Value[I64],
+    activations: ActivationRows,
+    prefetch: bool,
+) -> None:
+    places = [index(row * VECTOR_LANES) for row in range(len(activations))]
+    sums = [Variable(tile.vector(place)) for place in places]
+    unroll = 4 // arithmetic.steps
+    accumulate(arithmetic, words, num_words, activations, sums, unroll=unroll, prefetch=prefetch)
+    for place, total in zip(places, sums, strict=True):
+        tile[VectorIndex(place)] = total.get()
+
+
+def _linear(
+    rows: Array[I64],
+    activations: Array[F32],
+    copy_bytes: Value[I64],
+    in_features: Value[I64],
+    num_panels: Value[I64],
+    counter: Array[I64],
+    scratch: Scratch,
+    destination: Destination,
+    row_tile: int,
+    panels: Array[U32],
+    arithmetic: Arithmetic,
+) -> None:
+    num_rows = rows[0]
+    num_words = (in_features + (arithmetic.steps - 1)) // arithmetic.steps
+    product = Product(
+        num_rows=num_rows,
+        activations=own_copy(activations, num_rows, copy_bytes).view(U32),
+        row_steps=padded_steps(in_features, 1),
+        num_words=num_words,
+        num_panels=num_panels,
+        counter=counter,
+        scratch=scratch,
+        destination=destination,
+        tile_rows=row_tile,
+    )
+    weights: Weights = FloatWeights(arithmetic, panels, num_words)
+    multiply(product, weights)
+
+
+@kernel
+def linear_f32(
+    rows: Array[I64],
+    activations: Array[F32],
+    copy_bytes: Value[I64],
+    panels: Array[F32],
+    bias: Array[F32],
+    residual: Array[F32],
+    residual_stride: Value[I64],
+    out: Array[F32],
+    out_stride: Value[I64],
+    in_features: Value[I64],
+    num_panels: Value[I64],
+    counter: Array[I64],
+    workspace: Array[U8],
+    workspace_bytes: Value[I64],
+    *,
+    has_bias: bool,
+    has_residual: bool,
+    row_tile: int,
+) -> None:
+    """Multiply prepared float32 rows by float32 panels; writes 16 * num_panels columns a row."""
+    destination = Destination.of(
+        out, out_stride, bias, residual, residual_stride, has_bias, has_residual
+    )
+    scratch = Scratch.of_worker(workspace, workspace_bytes)
+    _linear(
+        rows, activations, copy_bytes, in_features, num_panels, counter, scratch, destination,
+        row_tile, panels.view(U32), F32_WORDS,
+    )  # fmt: skip
+
+
+@kernel
+def linear_bf16(
+    rows: Array[I64],
+    activations: Array[F32],
+    copy_bytes: Value[I64],
+    panels: Array[U16],
+    bias: Array[F32],
+    residual: Array[F32],
+    residual_stride: Value[I64],
+    out: Array[F32],
+    out_stride: Value[I64],
+    in_features: Value[I64],
+    num_panels: Value[I64],
+    counter: Array[I64],
+    workspace: Array[U8],
+    workspace_bytes: Value[I64],
+    *,
+    has_bias: bool,
+    has_residual: bool,
+    row_tile: int,
+) -> None:
+    """Multiply prepared float32 rows by bfloat16 panels; writes 16 * num_panels columns a row."""
+    destination = Destination.of(
+        out, out_stride, bias, residual, residual_stride, has_bias, has_residual
+    )
+    scratch = Scratch.of_worker(workspace, workspace_bytes)
+    _linear(
+        rows, activations, copy_bytes, in_features, num_panels, counter, scratch, destination,
+        row_tile, panels.view(U32), BF16_PAIRS,
+    )  # fmt: skip

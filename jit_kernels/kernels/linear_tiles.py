@@ -1,0 +1,141 @@
+"""Tiles of a matrix product: rows x 16 columns of sums over packed 32-bit words of weights.
+
+A *word* holds 1, 2 or 4 weights of one column along K (see `panels`); 16 words side by side are
+one vector. A *step* is what one 32-bit word of an activation row meets: a float32, or a pair of
+int16. Knows how words become sums; knows nothing of scales, work sharing or where results go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, dot_pairs, fma, loop
+from jit_kernels.isa import Isa
+from jit_kernels.types import F32, I16, I64, U16, U32
+
+__all__ = [
+    "BF16_PAIRS",
+    "F32_WORDS",
+    "I16_PAIRS",
+    "U8_QUADS",
+    "ActivationRows",
+    "Arithmetic",
+    "accumulate",
+    "row_tile",
+    "rows_per_pass",
+    "unrolled",
+]
+
+_PREFETCH_BYTES = 1024
+
+
+def _registers_per_row(isa: Isa) -> int:
+    return VECTOR_LANES // isa.float_lanes
+
+
+def row_tile(isa: Isa) -> int:
+    """Rows of the blocked form's tile: sums, 16 weights and 2 temporaries fill the registers."""
+    per_row = _registers_per_row(isa)
+    return (isa.num_registers - per_row - 2) // per_row // 2 * 2
+
+
+def rows_per_pass(isa: Isa) -> int:
+    """Rows that share one decoding of the weights in the GEMV forms."""
+    return 4 if isa.num_registers == 16 else 8
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """How 16 packed words become `steps` operands, and how an operand meets an activation."""
+
+    steps: int
+    decode: Callable[[Value[U32]], Sequence[Value[Any]]]
+    multiply_add: Callable[[Value[U32], Value[Any], Value[Any]], Value[Any]]
+
+
+def _fma_step(activation: Value[U32], weight: Value[F32], total: Value[F32]) -> Value[F32]:
+    return fma(activation.bits_as(F32), weight, total)
+
+
+def _dot_step(activation: Value[U32], weight: Value[I16], total: Value[Any]) -> Value[Any]:
+    return dot_pairs(total, weight, activation.bits_as(I16))
+
+
+def _even_and_odd_bytes(words: Value[U32]) -> tuple[Value[I16], Value[I16]]:
+    lanes = words.bits_as(U16)
+    return (lanes & 0xFF).bits_as(I16), (lanes >> 8).bits_as(I16)
+
+
+def _low_and_high_halves(words: Value[U32]) -> tuple[Value[F32], Value[F32]]:
+    return (words << 16).bits_as(F32), (words & 0xFFFF0000).bits_as(F32)
+
+
+F32_WORDS = Arithmetic(1, lambda words: [words.bits_as(F32)], _fma_step)
+BF16_PAIRS = Arithmetic(2, _low_and_high_halves, _fma_step)
+U8_QUADS = Arithmetic(2, _even_and_odd_bytes, _dot_step)
+I16_PAIRS = Arithmetic(1, lambda words: [words.bits_as(I16)], _dot_step)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationRows:
+    """Some rows of prepared activations: row r's word s is `starts[r][s * word_step]`."""
+
+    starts: Sequence[Array[U32]]
+    word_step: int
+
+    @staticmethod
+    def strip(words: Array[U32], tile: int) -> ActivationRows:
+        """The rows of one strip, [step][tile]."""
+        return ActivationRows([words + row for row in range(tile)], tile)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def part(self, first: int, count: int) -> ActivationRows:
+        """Some of the rows."""
+        return ActivationRows(self.starts[first : first + count], self.word_step)
+
+    def after(self, steps: Value[I64]) -> ActivationRows:
+        """The same rows from `steps` on."""
+        skipped = steps * self.word_step
+        return ActivationRows([start + skipped for start in self.starts], self.word_step)
+
+    def broadcast(self, row: int, step: Value[I64]) -> Value[U32]:
+        """One word of one row in every lane."""
+        return self.starts[row].broadcast(step * self.word_step)
+
+
+def unrolled(count: Value[I64], factor: int) -> Iterator[Value[I64]]:
+    """0..count-1; the body is traced `factor` times in the main loop, once for what is left."""
+    if factor == 1:
+        yield from loop(count)
+        return
+    whole = count // factor * factor
+    for base in loop(0, whole, factor):
+        for offset in range(factor):
+            yield base + offset
+    yield from loop(whole, count)
+
+
+def accumulate(
+    arithmetic: Arithmetic,
+    words: Array[U32],
+    num_words: Value[I64],
+    rows: ActivationRows,
+    sums: Sequence[Variable[Any]],
+    *,
+    unroll: int = 1,
+    prefetch: bool = False,
+) -> None:
+    """sums[r] += activations[r] . weights over `num_words` vectors of packed words, in order."""
+    for word in unrolled(num_words, unroll):
+        vector = words + word * VECTOR_LANES
+        if prefetch:
+            vector.prefetch(_PREFETCH_BYTES)
+        for step, weight in enumerate(arithmetic.decode(vector.vector(0))):
+            position = word * arithmetic.steps + step
+            for row, total in enumerate(sums):
+                activation = rows.broadcast(row, position)
+                total.set(arithmetic.multiply_add(activation, weight, total.get()))

@@ -1,0 +1,217 @@
+"""Linear, u8 weights: out = sum over groups of (dot * a_scale) * w_scale + a_sum * w_minimum.
+
+dot is the exact int32 product of a group's int16 activations and u8 weights; a_sum is the scaled
+sum of the activations, w_minimum the real value of weight 0. Per group, in order, from y = 0:
+
+    y = fma(f32(dot) * a_scale, w_scale, y);  y = fma(a_sum, w_minimum, y)
+
+A weight group longer than an activation group lends its scale to `groups_per_scale` of them. A
+row whose activations are not finite has a_scale = NaN and comes out NaN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jit_kernels.dsl import (
+    VECTOR_LANES,
+    Array,
+    Value,
+    Variable,
+    VectorIndex,
+    fma,
+    half_to_f32,
+    index,
+    loop,
+    minimum,
+    zeros,
+)
+from jit_kernels.kernel import kernel
+from jit_kernels.kernels.linear_blocks import (
+    Block,
+    Destination,
+    Product,
+    Scratch,
+    Weights,
+    multiply,
+    own_copy,
+    padded_steps,
+)
+from jit_kernels.kernels.linear_tiles import (
+    I16_PAIRS,
+    U8_QUADS,
+    ActivationRows,
+    accumulate,
+)
+from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
+
+__all__ = ["linear_u8"]
+
+_QUAD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class U8Weights:
+    """Panels of u8 weights, their factors per group, and the activations' scales."""
+
+    panels: Array[U32]
+    num_words: Value[I64]
+    scale: Array[U16]
+    minimum: Array[U16]
+    scale_format: str
+    num_groups: Value[I64]
+    groups_per_scale: Value[I64]
+    activation_scales: Array[F32]
+    group_words: int
+
+    @property
+    def steps(self) -> int:
+        """Pairs of weights in a word."""
+        return 2
+
+    @property
+    def gemv_words(self) -> int:
+        """A group."""
+        return self.group_words
+
+    def _at(self, block: Block) -> Array[U32]:
+        first = block.panel * self.num_words + block.first_word
+        return self.panels + first * VECTOR_LANES
+
+    def _factors(self, panel: Value[I64], group: Value[I64]) -> tuple[Value[F32], Value[F32]]:
+        """Scale and minimum of a panel's columns in an activation group."""
+        shared = self.groups_per_scale
+        num_scales = (self.num_groups + shared - 1) // shared
+        place = (panel * num_scales + group // shared) * VECTOR_LANES
+        if self.scale_format == "f32":
+            return self.scale.view(F32).vector(place), self.minimum.view(F32).vector(place)
+        return half_to_f32(self.scale.vector(place)), half_to_f32(self.minimum.vector(place))
+
+    def _add_group(
+        self,
+        tile: Array[F32],
+        dots: list[Variable[I32]],
+        factors: tuple[Value[F32], Value[F32]],
+        group: Value[I64],
+        rows: list[Value[I64]],
+    ) -> None:
+        """The epilogue of one group."""
+        w_scale, w_minimum = factors
+        for position, (dot, row) in enumerate(zip(dots, rows, strict=True)):
+            place = VectorIndex(index(position * VECTOR_LANES))
+            pair = self.activation_scales + (row * self.num_groups + group) * 2
+            y = fma(dot.get().to(F32) * pair.broadcast(0), w_scale, tile[place])
+            tile[place] = fma(pair.broadcast(1), w_minimum, y)
+
+    def add_packed(
+        self,
+        tile: Array[F32],
+        block: Block,
+        activations: ActivationRows,
+        rows: list[Value[I64]],
+        prefetch: bool,
+    ) -> None:
+        """Add one group straight from the packed quads."""
+        group = block.first_word // self.group_words
+        dots = [Variable(zeros(I32)) for _ in rows]
+        accumulate(U8_QUADS, self._at(block), block.num_words, activations, dots, prefetch=prefetch)
+        self._add_group(tile, dots, self._factors(block.panel, group), group, rows)
+
+    def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
+        """Widen quads to pairs of int16, and the groups' factors to float32."""
+        packed = self._at(block)
+        for word in loop(block.num_words):
+            vector = packed.vector(word * VECTOR_LANES)
+            for step, pairs in enumerate(U8_QUADS.decode(vector)):
+                position = (word * 2 + step) * VECTOR_LANES
+                scratch.unpacked[VectorIndex(position)] = pairs.bits_as(U32)
+        first_group = block.first_word // self.group_words
+        for word in loop(0, block.num_words, self.group_words):
+            group = word // self.group_words
+            factors = self._factors(block.panel, first_group + group)
+            for which, factor in enumerate(factors):
+                place = (group * 2 + which) * VECTOR_LANES
+                scratch.factors[VectorIndex(place)] = factor
+        return scratch.unpacked
+
+    def add_unpacked(
+        self,
+        tile: Array[F32],
+        block: Block,
+        unpacked: Array[U32],
+        scratch: Scratch,
+        activations: ActivationRows,
+        rows: list[Value[I64]],
+    ) -> None:
+        """Add the groups of a block of int16 pairs, in order."""
+        first_group = block.first_word // self.group_words
+        for word in loop(0, block.num_words, self.group_words):
+            num_steps = minimum(block.num_words - word, self.group_words) * 2
+            dots = [Variable(zeros(I32)) for _ in rows]
+            pairs, here = unpacked + word * (2 * VECTOR_LANES), activations.after(word * 2)
+            accumulate(I16_PAIRS, pairs, num_steps, here, dots, unroll=2)
+            group = word // self.group_words
+            factors = scratch.factors + group * (2 * VECTOR_LANES)
+            both = factors.vector(0), factors.vector(VECTOR_LANES)
+            self._add_group(tile, dots, both, first_group + group, rows)
+
+
+@kernel
+def linear_u8(
+    rows: Array[I64],
+    activations: Array[I16],
+    activation_scales: Array[F32],
+    copy_bytes: Value[I64],
+    scales_copy_bytes: Value[I64],
+    panels: Array[U8],
+    scale: Array[U16],
+    minimum: Array[U16],
+    bias: Array[F32],
+    residual: Array[F32],
+    residual_stride: Value[I64],
+    out: Array[F32],
+    out_stride: Value[I64],
+    in_features: Value[I64],
+    num_panels: Value[I64],
+    groups_per_scale: Value[I64],
+    counter: Array[I64],
+    workspace: Array[U8],
+    workspace_bytes: Value[I64],
+    *,
+    group: int,
+    scale_format: str,
+    has_bias: bool,
+    has_residual: bool,
+    row_tile: int,
+) -> None:
+    """Multiply prepared int16 rows by u8 panels; writes 16 * num_panels columns a row.
+
+    `scale` and `minimum` hold float16 or float32 elements, as `scale_format` says.
+    """
+    num_rows = rows[0]
+    num_words = (in_features + (_QUAD - 1)) // _QUAD
+    weights: Weights = U8Weights(
+        panels=panels.view(U32),
+        num_words=num_words,
+        scale=scale,
+        minimum=minimum,
+        scale_format=scale_format,
+        num_groups=(in_features + (group - 1)) // group,
+        groups_per_scale=groups_per_scale,
+        activation_scales=own_copy(activation_scales, num_rows, scales_copy_bytes),
+        group_words=group // _QUAD,
+    )
+    product = Product(
+        num_rows=num_rows,
+        activations=own_copy(activations, num_rows, copy_bytes).view(U32),
+        row_steps=padded_steps(in_features, 2),
+        num_words=num_words,
+        num_panels=num_panels,
+        counter=counter,
+        scratch=Scratch.of_worker(workspace, workspace_bytes),
+        destination=Destination.of(
+            out, out_stride, bias, residual, residual_stride, has_bias, has_residual
+        ),
+        tile_rows=row_tile,
+    )
+    multiply(product, weights)

@@ -1,0 +1,129 @@
+"""The linear kernels against their NumPy body, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jit_kernels.compiler.jit import Compiler, compiler_for
+from jit_kernels.isa import BASELINE, detect, object_cache_directory, record, runnable
+from tests.kernels.guarded import guarded, guarded_before
+from tests.kernels.linear_cases import Linear, random_linear, run
+
+KINDS = ("f32", "bf16", "u8")
+ROWS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 29)
+
+
+def same_bits(actual: np.ndarray, expected: np.ndarray) -> bool:
+    """Equal bits, where any NaN equals any other."""
+    nan = np.isnan(expected)
+    return bool(
+        np.array_equal(np.isnan(actual), nan)
+        and np.array_equal(
+            np.ascontiguousarray(actual).view(np.int32)[~nan], expected.view(np.int32)[~nan]
+        )
+    )
+
+
+def compiler(name: str) -> Compiler:
+    isa = detect() if name == "host" else record(name)
+    if not runnable(isa):
+        pytest.skip(f"this machine does not run {name}")
+    return compiler_for(isa, object_cache_directory())
+
+
+@pytest.fixture(params=["avx2", "host"])
+def compiled(request: pytest.FixtureRequest) -> Compiler:
+    return compiler(request.param)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", ROWS)
+def test_every_number_of_rows_gives_the_reference_bits(
+    compiled: Compiler, kind: str, rows: int
+) -> None:
+    case = random_linear(kind, rows, k=133, n=50, bias=True, residual=True, seed=rows)
+
+    assert same_bits(run(case, compiled), case.expected())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 15, 16, 17, 255, 257, 515, 1030])
+def test_every_depth_gives_the_reference_bits(compiled: Compiler, kind: str, k: int) -> None:
+    for rows in (1, 6, 14):
+        case = random_linear(kind, rows, k=k, n=17, bias=True, residual=True, seed=k)
+
+        assert same_bits(run(case, compiled), case.expected())
+
+
+@pytest.mark.parametrize("scale_dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("weight_group", [32, 64, 128, 256, 512, "row"])
+def test_every_group_size_gives_the_reference_bits(
+    compiled: Compiler, weight_group: int | str, scale_dtype: type
+) -> None:
+    for rows in (2, 8, 15):
+        case = random_linear(
+            "u8", rows, k=1204, n=33, weight_group=weight_group, scale_dtype=scale_dtype,
+            bias=True, residual=True,
+        )  # fmt: skip
+
+        assert same_bits(run(case, compiled), case.expected())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_has_the_same_bits_in_any_company(compiled: Compiler, kind: str) -> None:
+    many = random_linear(kind, rows=523, k=584, n=96, seed=3)
+    together = run(many, compiled, num_workers=3)
+    first = 255
+    for rows in (1, 2, 3, 4, 5, 8, 9, 12, 13, 100, 257):
+        alone = run(many.take(slice(first, first + rows)), compiled, num_workers=2)
+
+        assert same_bits(alone, together[first : first + rows])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_baseline_gives_the_same_bits(kind: str) -> None:
+    for rows in (3, 11):
+        case = random_linear(kind, rows, k=70, n=20, bias=True, residual=True)
+
+        assert same_bits(run(case, compiler(BASELINE.name)), case.expected())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_the_residual_may_be_the_output(compiled: Compiler, kind: str, rows: int) -> None:
+    case = random_linear(kind, rows, k=600, n=48, bias=True, residual=True)
+
+    assert same_bits(run(case, compiled, in_place=True), case.expected())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_rows_write_nothing(compiled: Compiler, kind: str) -> None:
+    case = random_linear(kind, rows=3, k=64, n=16)
+
+    assert np.isnan(run(case, compiled, live_rows=0)).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 3, 8, 9, 27])
+def test_a_row_that_is_not_finite_harms_no_other(compiled: Compiler, kind: str, rows: int) -> None:
+    clean = random_linear(kind, rows, k=133, n=40)
+    bad = rows // 2
+    x = clean.x.copy()
+    x[bad, 77] = np.nan
+    broken = Linear(kind, x, clean.weight, clean.scale, clean.minimum)
+    out, others = run(broken, compiled), np.arange(rows) != bad
+
+    assert np.isnan(out[bad]).all()
+    assert same_bits(out[others], clean.expected()[others])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [1, 4, 6, 17])
+def test_operands_are_read_to_their_last_byte_and_no_further(
+    compiled: Compiler, kind: str, rows: int
+) -> None:
+    case = random_linear(kind, rows, k=317, n=48, bias=True, residual=True)
+
+    for place in (guarded, guarded_before):
+        assert same_bits(run(case, compiled, place=place), case.expected())
