@@ -156,7 +156,7 @@ class GenerationRequest(Request):
         stop_reason: int | str | None = None,
         error: DashInferLabError | None = None,
     ) -> None:
-        self.enter(RequestState.FINISHED)
+        self.leave()
         metrics = self.metrics(finished_seconds=now)
         self.events.put(
             TokenEvent(token_id, text, logprobs, now, reason, stop_reason, error, metrics)

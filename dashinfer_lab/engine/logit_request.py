@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.engine.batch import ChunkResult
-from dashinfer_lab.engine.request import Request, RequestState, Span
+from dashinfer_lab.engine.request import Request, Span
 from dashinfer_lab.errors import DashInferLabError, EngineError
 from dashinfer_lab.sampling import SamplingState
 
@@ -87,5 +87,5 @@ class LogitRequest(Request):
         return next((i for i, p in enumerate(wanted) if p != wanted[0] + i), len(wanted))
 
     def _finish(self, answer: NDArray[np.float32] | DashInferLabError) -> None:
-        self.enter(RequestState.FINISHED)
+        self.leave()
         self.answer.put(answer)

@@ -48,8 +48,8 @@ class Mailbox:
                 if not block or len(requests) > self._max_queued:
                     self.num_refused += len(requests)
                     raise EngineBusyError(
-                        f"no room for {len(requests)} more: {self._num_queued()} requests wait and at "
-                        f"most {self._max_queued} may; try again later, or raise max_queued"
+                        f"no room for {len(requests)} more: {self._num_queued()} requests wait and "
+                        f"at most {self._max_queued} may; try later, or raise max_queued"
                     )
                 self._room.wait()
             if self._closed_by is not None:

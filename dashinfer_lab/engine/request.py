@@ -121,6 +121,11 @@ class Request(ABC):
         self.release_pages()
         self.num_preemptions += 1
 
+    def leave(self) -> None:
+        """Finish. Pages are free before the caller hears of the end."""
+        self.enter(RequestState.FINISHED)
+        self.release_pages()
+
     def release_pages(self) -> None:
         """Give the pages back; what they held counts as not computed."""
         if self.pages is not None:

@@ -67,8 +67,7 @@ class Scheduler:
         return step.assignments
 
     def retire(self, request: Request) -> None:
-        """Forget a finished request; its pages are free at once."""
-        request.release_pages()
+        """Forget a finished request."""
         (self.running if request in self.running else self.waiting).remove(request)
 
     def find(self, request_id: int) -> Request | None:

@@ -1,0 +1,112 @@
+"""From an artifact to a runner: threads, sizes, cache pages; says why where it chooses.
+
+Knows this machine's memory and cores; knows no request and no text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dashinfer_lab.config import cache_root
+from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
+from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.kvcache import PAGE_SIZE
+from dashinfer_lab.lower import PlanLimits, ProgramPlan, lower
+from jit_kernels.compiler.jit import compiler_for
+from jit_kernels.isa import detect
+from jit_kernels.kernels.linear_tiles import row_tile
+from jit_kernels.runtime.threads import Pool
+from jit_kernels.runtime.topology import ThreadPlan, thread_plan
+
+if TYPE_CHECKING:
+    from dashinfer_lab.convert import Artifact
+
+__all__ = ["LoadOptions", "Loaded", "load_runner"]
+
+_MAX_LOGIT_ROWS = 64
+_DEFAULT_CACHE_TOKENS = 16384
+_CACHE_SHARE_OF_MEMORY = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a model is loaded; None lets the machine decide.
+
+    context_length: positions to serve.  max_batch_tokens: rows of a step.
+    kv_cache_bytes: memory reserved for keys and values.
+    """
+
+    threads: int | None = None
+    context_length: int | None = None
+    max_batch_tokens: int = 512
+    kv_cache_bytes: int | None = None
+    chaos_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "context_length", "max_batch_tokens", "kv_cache_bytes"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int) or value < 1):
+                raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A runner, and how its threads were chosen."""
+
+    runner: CompiledRunner
+    threads: ThreadPlan
+
+
+def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
+    """Lower, compile and bind `artifact`; raises `ConfigError` naming an impossible size."""
+    context_length = options.context_length or artifact.config.context_length
+    if context_length > artifact.config.context_length:
+        raise ConfigError(
+            f"context_length={context_length} exceeds the {artifact.config.context_length} "
+            "positions this model was trained for: lower it"
+        )
+    isa = detect()
+    threads = thread_plan(options.threads)
+    limits = PlanLimits(
+        max_tokens=min(options.max_batch_tokens, context_length),
+        max_logit_rows=min(_MAX_LOGIT_ROWS, options.max_batch_tokens, context_length),
+        num_threads=threads.threads,
+        row_tile=row_tile(isa),
+    )
+    plan = lower(artifact, limits)
+    num_pages = _num_pages(plan, context_length, options.kv_cache_bytes)
+    pool = Pool(threads.threads, compiler_for(isa, cache_root() / "objects"))
+    try:
+        runner = CompiledRunner(
+            artifact,
+            plan,
+            pool,
+            num_pages=num_pages,
+            context_length=context_length,
+            chaos_seed=options.chaos_seed,
+        )
+    except BaseException:
+        pool.close()
+        raise
+    return Loaded(runner, threads)
+
+
+def _num_pages(plan: ProgramPlan, context_length: int, kv_cache_bytes: int | None) -> int:
+    """Pages of the cache: as many bytes as asked, or room for a few conversations.
+
+    Memory is reserved, not taken: a page costs memory once a request has used it.
+    """
+    size = page_bytes(plan)
+    if kv_cache_bytes is not None:
+        if kv_cache_bytes < size:
+            raise ConfigError(
+                f"kv_cache_bytes={kv_cache_bytes} is less than one page of {PAGE_SIZE} tokens, "
+                f"which takes {size} bytes of this model"
+            )
+        return kv_cache_bytes // size
+    import psutil
+
+    wanted = -(-max(context_length, _DEFAULT_CACHE_TOKENS) // PAGE_SIZE)
+    affordable = int(psutil.virtual_memory().available * _CACHE_SHARE_OF_MEMORY) // size
+    return max(1, min(wanted, affordable))

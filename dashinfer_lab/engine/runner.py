@@ -1,0 +1,144 @@
+"""Runs steps on compiled kernels: chunks in, tokens and logits out; one foreign call a step.
+
+Knows programs and memory; knows no request state and no scheduling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashinfer_lab.engine.batch import Chunk, ChunkResult
+from dashinfer_lab.engine.step_inputs import AttentionShape, StepInputs
+from dashinfer_lab.errors import EngineError
+from dashinfer_lab.kvcache import PAGE_SIZE
+from dashinfer_lab.lower import Memory, ProgramPlan, instantiate
+from dashinfer_lab.sampling import TokenLogprobs
+from jit_kernels.kernels.attention import SEGMENT_SIZE, partial_floats, query_tile
+from jit_kernels.runtime.buffers import aligned
+from jit_kernels.runtime.threads import Pool
+
+if TYPE_CHECKING:
+    from dashinfer_lab.convert import Artifact
+
+__all__ = ["CompiledRunner", "MemoryUse", "page_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes of a running model; `kv_bytes` is reserved, and touched page by page."""
+
+    weight_bytes: int
+    kv_bytes: int
+    arena_bytes: int
+    step_bytes: int
+
+
+def page_bytes(plan: ProgramPlan) -> int:
+    """Bytes of one page of the key/value cache, all layers."""
+    return plan.num_layers * plan.num_kv_heads * 2 * plan.head_dim * PAGE_SIZE * 4
+
+
+class CompiledRunner:
+    """A `ModelRunner` for one artifact: its program, arena, cache pages and worker pool.
+
+    The pool belongs to the runner, which closes it.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        plan: ProgramPlan,
+        pool: Pool,
+        *,
+        num_pages: int,
+        context_length: int,
+        chaos_seed: int | None = None,
+    ) -> None:
+        heads_per_kv = plan.num_heads // plan.num_kv_heads
+        self.plan = plan
+        self.max_tokens = plan.limits.max_tokens
+        self.max_logit_rows = plan.limits.max_logit_rows
+        self.num_pages = num_pages
+        self.page_size = PAGE_SIZE
+        self.vocab_size = plan.vocab_size
+        self.context_length = context_length
+        self._artifact = artifact
+        self._pool = pool
+        page_floats = plan.num_kv_heads * 2 * plan.head_dim * PAGE_SIZE
+        self.cache: NDArray[np.float32] = aligned(
+            (plan.num_layers, num_pages, page_floats), np.float32
+        )
+        self.inputs = StepInputs(
+            max_tokens=self.max_tokens,
+            max_logit_rows=self.max_logit_rows,
+            max_pages=-(-context_length // PAGE_SIZE) + 1,
+            logits_stride=plan.logits_stride,
+            attention=AttentionShape(
+                page_size=PAGE_SIZE,
+                segment_size=SEGMENT_SIZE,
+                query_tile=query_tile(heads_per_kv),
+                num_kv_heads=plan.num_kv_heads,
+                partial_floats=plan.num_kv_heads * partial_floats(plan.head_dim, heads_per_kv),
+                num_threads=pool.num_threads,
+            ),
+        )
+        self._memory = Memory(plan, artifact, self.inputs.arrays(), self.cache)
+        self.program = instantiate(plan, self._memory, pool, chaos_seed=chaos_seed)
+
+    @property
+    def memory_use(self) -> MemoryUse:
+        """What the model takes; weights are mapped from the file and counted once."""
+        step = sum(array.nbytes for array in self.inputs.arrays().values())
+        arena = self._memory.scratch_bytes
+        return MemoryUse(self._artifact.num_bytes, self.cache.nbytes, arena, step)
+
+    def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
+        """Compute all chunks, one result for each, in order."""
+        rows = self.inputs.fill(chunks)
+        ids = self.inputs.token_ids[: self.inputs.num_tokens[0]]
+        if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
+            raise EngineError(
+                f"token ids from {ids.min()} to {ids.max()} reach the model, which knows "
+                f"0 to {self.vocab_size - 1}"
+            )
+        self.program.run()
+        return [self._result(chunk, where) for chunk, where in zip(chunks, rows, strict=True)]
+
+    def close(self) -> None:
+        """End the worker threads."""
+        self._pool.close()
+
+    def _result(self, chunk: Chunk, rows: slice) -> ChunkResult:
+        if rows.start == rows.stop:
+            return ChunkResult()
+        if not self.inputs.finite_out[rows].all():
+            return ChunkResult(finite=False)
+        logits = None
+        if chunk.logit_rows == "all":
+            logits = self.inputs.logits[rows, : self.vocab_size].copy()
+        if chunk.sampling is None:
+            return ChunkResult(logits=logits)
+        last = rows.stop - 1
+        token_id = int(self.inputs.tokens_out[last])
+        logprobs = None
+        if chunk.sampling.num_logprobs is not None:
+            logprobs = self._logprobs(last, token_id, chunk.sampling.num_logprobs)
+        return ChunkResult(token_id, logprobs, logits)
+
+    def _logprobs(self, row: int, token_id: int, count: int) -> TokenLogprobs:
+        """Log-probabilities of the token and of the `count` likeliest, ties to the lowest id."""
+        logits = self.inputs.logits[row, : self.vocab_size]
+        total = float(self.inputs.logsumexp_out[row])
+        rank = 1 + int(np.count_nonzero(logits > logits[token_id]))
+        top: list[tuple[int, float]] = []
+        if count:
+            threshold = np.partition(logits, -count)[-count]
+            ids = np.flatnonzero(logits >= threshold)
+            best = ids[np.argsort(-logits[ids], kind="stable")][:count]
+            top = [(int(i), float(logits[i]) - total) for i in best]
+        return TokenLogprobs(token_id, float(logits[token_id]) - total, rank, tuple(top))

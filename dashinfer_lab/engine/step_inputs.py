@@ -1,0 +1,162 @@
+"""The arrays a step reads and writes, at addresses that never change, and how chunks fill them.
+
+Knows the layout kernels expect; knows no kernel, thread or request state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashinfer_lab.engine.batch import Chunk
+from dashinfer_lab.sampling import SamplingState
+from jit_kernels.runtime.buffers import aligned
+
+__all__ = ["AttentionShape", "StepInputs"]
+
+_ITEM_WORDS = 8
+_SPLIT_WORDS = 4
+_SAMPLING_WORDS = 8
+_MAX_PARTIALS = 1024
+_WHOLE = -1
+_MASK_63 = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """What attention's work list depends on; sizes in tokens, `partial_floats` in float32.
+
+    `query_tile`: most rows of one item.  `partial_floats`: one segment's state, all heads.
+    """
+
+    page_size: int
+    segment_size: int
+    query_tile: int
+    num_kv_heads: int
+    partial_floats: int
+    num_threads: int
+
+
+class StepInputs:
+    """Token ids, positions, cache slots, attention items and sampling of one step."""
+
+    def __init__(
+        self,
+        *,
+        max_tokens: int,
+        max_logit_rows: int,
+        max_pages: int,
+        logits_stride: int,
+        attention: AttentionShape,
+    ) -> None:
+        self._attention = attention
+        self.num_tokens = aligned(1, np.int64)
+        self.num_logit_rows = aligned(1, np.int64)
+        self.token_ids = aligned(max_tokens, np.int32)
+        self.positions = aligned(max_tokens, np.int32)
+        self.slots = aligned(max_tokens, np.int64)
+        self.logit_rows = aligned(max_logit_rows, np.int32)
+        self.num_items = aligned(1, np.int64)
+        self.items = aligned((max_tokens + _MAX_PARTIALS, _ITEM_WORDS), np.int64)
+        self.num_splits = aligned(1, np.int64)
+        self.splits = aligned((max_tokens, _SPLIT_WORDS), np.int64)
+        self.partials = aligned((_MAX_PARTIALS, attention.partial_floats), np.float32)
+        self.page_tables = aligned(max_tokens * max_pages, np.int32)
+        self.sampling = aligned((max_logit_rows, _SAMPLING_WORDS), np.int64)
+        self.tokens_out = aligned(max_logit_rows, np.int32)
+        self.finite_out = aligned(max_logit_rows, np.int32)
+        self.logsumexp_out = aligned(max_logit_rows, np.float32)
+        self.logits = aligned((max_logit_rows, logits_stride), np.float32)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Every array by the name that plans use."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+    def fill(self, chunks: Sequence[Chunk]) -> list[slice]:
+        """Lay out a step; returns the rows of logits of each chunk."""
+        row = logit_row = table = 0
+        rows: list[slice] = []
+        lengths = [len(chunk.token_ids) for chunk in chunks]
+        first_rows: list[int] = []
+        tables: list[int] = []
+        for chunk, length in zip(chunks, lengths, strict=True):
+            self._fill_tokens(chunk, row, length, table)
+            wanted = {"none": 0, "last": 1, "all": length}[chunk.logit_rows]
+            rows.append(slice(logit_row, logit_row + wanted))
+            end = row + length
+            self.logit_rows[logit_row : logit_row + wanted] = range(end - wanted, end)
+            self._fill_sampling(rows[-1], chunk.sampling)
+            first_rows.append(row)
+            tables.append(table)
+            row, logit_row, table = end, logit_row + wanted, table + len(chunk.page_table)
+        self.num_tokens[0], self.num_logit_rows[0] = row, logit_row
+        self._fill_attention(chunks, lengths, first_rows, tables)
+        return rows
+
+    def _fill_tokens(self, chunk: Chunk, row: int, length: int, table: int) -> None:
+        page_size = self._attention.page_size
+        self.token_ids[row : row + length] = chunk.token_ids
+        positions = np.arange(chunk.start, chunk.start + length)
+        self.positions[row : row + length] = positions
+        pages = self.page_tables[table : table + len(chunk.page_table)]
+        pages[:] = chunk.page_table
+        offsets = positions % page_size
+        self.slots[row : row + length] = pages[positions // page_size] * page_size + offsets
+
+    def _fill_sampling(self, rows: slice, state: SamplingState | None) -> None:
+        words = self.sampling[rows]
+        words[:] = 0
+        if state is None or not len(words):
+            return
+        floats = words.view(np.float32).reshape(len(words), -1)
+        floats[:, 0] = state.temperature
+        words[:, 1] = state.top_k
+        floats[:, 4] = state.top_p
+        words.view(np.uint64)[:, 3] = state.seed & _MASK_63
+        words[:, 4] = state.choice
+        words[:, 5] = state.position
+
+    def _fill_attention(
+        self,
+        chunks: Sequence[Chunk],
+        lengths: Sequence[int],
+        first_rows: Sequence[int],
+        tables: Sequence[int],
+    ) -> None:
+        """List the units of attention, the longest first; split lone rows over their segments."""
+        split = self._splits_needed(chunks, lengths)
+        items: list[tuple[int, ...]] = []
+        splits: list[tuple[int, ...]] = []
+        num_partials = 0
+        for chunk, length, row, table in zip(chunks, lengths, first_rows, tables, strict=True):
+            num_segments = (chunk.start + length - 1) // self._attention.segment_size + 1
+            fits = num_partials + num_segments <= _MAX_PARTIALS
+            if split and length == 1 and num_segments > 1 and fits:
+                splits.append((row, num_segments, num_partials, 0))
+                for segment in range(num_segments):
+                    slot = num_partials + segment
+                    items.append((row, 1, chunk.start, table, segment, slot, 0, 0))
+                num_partials += num_segments
+                continue
+            tile = self._attention.query_tile
+            for first in range(0, length, tile):
+                count, position = min(tile, length - first), chunk.start + first
+                items.append((row + first, count, position, table, _WHOLE, 0, 0, 0))
+        items.sort(key=lambda item: -(item[1] * (item[2] + item[1]) if item[4] == _WHOLE else 0))
+        self.num_items[0], self.num_splits[0] = len(items), len(splits)
+        if items:
+            self.items[: len(items)] = items
+        if splits:
+            self.splits[: len(splits)] = splits
+
+    def _splits_needed(self, chunks: Sequence[Chunk], lengths: Sequence[int]) -> bool:
+        """Whether whole items alone would leave workers idle."""
+        shape = self._attention
+        if shape.num_threads == 1:
+            return False
+        units = sum(-(-length // shape.query_tile) for length in lengths) * shape.num_kv_heads
+        return units < 8 * shape.num_threads

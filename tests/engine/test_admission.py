@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dashinfer_lab.engine import EngineOptions
+from dashinfer_lab.errors import ConfigError, RequestError
+from dashinfer_lab.sampling import SamplingParams
+from tests.engine.conftest import MakeEngine
+from tests.engine.fake_runner import FakeRunner
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "message"),
+    [
+        ([], "empty"),
+        ([3, 97], "token id 97 at position 1 is not one of the model's 0..96"),
+        ([-1], "token id -1 at position 0"),
+        ([1.5], "whole numbers"),
+        (["a"], "whole numbers"),
+        (7, "whole numbers"),
+    ],
+)
+def test_a_prompt_that_is_no_list_of_known_ids_is_refused(
+    make_engine: MakeEngine, token_ids: list[int], message: str
+) -> None:
+    engine = make_engine()
+
+    with pytest.raises(RequestError, match=message):
+        engine.submit(token_ids)
+    with pytest.raises(RequestError, match=message):
+        engine.compute_logits(token_ids)
+    assert engine.submit([1]).completion(timeout=30).finish_reason == "length"
+
+
+def test_ids_may_come_in_an_array(make_engine: MakeEngine) -> None:
+    runner = FakeRunner()
+    handle = make_engine(runner).submit(
+        np.array([5, 6, 7], np.int64), SamplingParams(temperature=0, max_tokens=2)
+    )
+
+    assert handle.completion(timeout=30).token_ids == runner.answer([5, 6, 7], 2)
+    assert handle.prompt_token_ids == [5, 6, 7]
+
+
+def test_a_request_beyond_the_context_is_refused_with_the_three_numbers(
+    make_engine: MakeEngine,
+) -> None:
+    engine = make_engine(FakeRunner(context_length=20))
+
+    with pytest.raises(RequestError, match=r"13 tokens and 8 new .* context of 20"):
+        engine.submit([1] * 13, SamplingParams(max_tokens=8))
+    assert (
+        len(engine.submit([1] * 13, SamplingParams(max_tokens=7)).completion(timeout=30).token_ids)
+        == 7
+    )
+
+
+@pytest.mark.parametrize("max_tokens", [None, 1])
+def test_a_prompt_that_fills_the_context_is_refused(
+    make_engine: MakeEngine, max_tokens: int | None
+) -> None:
+    with pytest.raises(RequestError, match=r"20 tokens and 1 new .* context of 20"):
+        make_engine(FakeRunner(context_length=20)).submit(
+            [1] * 20, SamplingParams(max_tokens=max_tokens)
+        )
+
+
+def test_a_request_that_the_whole_cache_cannot_hold_is_refused(make_engine: MakeEngine) -> None:
+    engine = make_engine(FakeRunner(num_pages=3))
+
+    with pytest.raises(RequestError, match="need 4 cache pages but there are 3 of 4 tokens"):
+        engine.submit([1] * 7, SamplingParams(max_tokens=7))
+    fits = engine.submit([1] * 7, SamplingParams(max_tokens=6)).completion(timeout=30)
+    assert len(fits.token_ids) == 6
+
+
+@pytest.mark.parametrize("option", ["max_step_tokens", "max_chunk_tokens", "max_queued"])
+def test_an_option_below_one_is_refused_by_name(option: str) -> None:
+    with pytest.raises(ConfigError, match=f"{option}=0"):
+        EngineOptions(**{option: 0})
+
+
+@pytest.mark.parametrize(("option", "value"), [("max_step_tokens", 33), ("max_running", 17)])
+def test_an_option_beyond_what_a_step_holds_is_refused(option: str, value: int) -> None:
+    with pytest.raises(ConfigError, match=f"{option}={value} exceeds the {value - 1}"):
+        EngineOptions(**{option: value}).limits(FakeRunner())

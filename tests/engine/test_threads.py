@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from dashinfer_lab.errors import EngineBusyError
+from dashinfer_lab.sampling import SamplingParams
+from tests.engine.conftest import MakeEngine
+from tests.engine.fake_runner import FakeRunner, Gate
+
+GREEDY = SamplingParams(temperature=0, max_tokens=11)
+
+
+def test_many_threads_may_submit_at_once(make_engine: MakeEngine) -> None:
+    runner = FakeRunner(num_pages=40)
+    engine = make_engine(runner)
+
+    def ask(i: int) -> list[int]:
+        return engine.submit([i, *range(i % 9)], GREEDY).completion(timeout=60).token_ids
+
+    with ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(ask, range(60)))
+    assert answers == [runner.answer([i, *range(i % 9)], 11) for i in range(60)]
+    assert len(runner.threads) == 1
+
+
+def test_requests_join_a_running_batch_and_leave_it(make_engine: MakeEngine) -> None:
+    gate = Gate()
+    runner = FakeRunner(before_step=gate)
+    engine = make_engine(runner)
+    first = engine.submit([1], SamplingParams(temperature=0, max_tokens=6))
+    gate.wait_for_step()
+    second = engine.submit([2], SamplingParams(temperature=0, max_tokens=2))
+    gate.open()
+    outputs = [first.completion(timeout=30), second.completion(timeout=30)]
+
+    assert [len(batch) for batch in runner.batches] == [1, 2, 2, 1, 1, 1]
+    assert [o.token_ids for o in outputs] == [runner.answer([1], 6), runner.answer([2], 2)]
+
+
+def test_a_full_queue_refuses_and_the_engine_goes_on(make_engine: MakeEngine) -> None:
+    gate = Gate()
+    runner = FakeRunner(before_step=gate)
+    engine = make_engine(runner, max_running=1, max_queued=2)
+    running = engine.submit([1], GREEDY)
+    gate.wait_for_step()
+    queued = [engine.submit([2], GREEDY), engine.submit([3], GREEDY)]
+
+    with pytest.raises(EngineBusyError, match="2 requests wait and at most 2 may"):
+        engine.submit([4])
+    with pytest.raises(EngineBusyError):
+        engine.submit_choices([4], SamplingParams(n=2))
+    assert engine.stats().num_refused == 3
+    # Cancelling is never refused, and makes room.
+    queued[0].cancel()
+    gate.let_through()
+    gate.wait_for_step()
+    late = engine.submit([5], GREEDY)
+    gate.open()
+    assert queued[0].completion(timeout=30).finish_reason == "cancelled"
+    for handle, prompt in [(running, [1]), (queued[1], [3]), (late, [5])]:
+        assert handle.completion(timeout=30).token_ids == runner.answer(prompt, 11)
+
+
+def test_more_choices_than_a_queue_holds_are_refused_even_when_waiting(
+    make_engine: MakeEngine,
+) -> None:
+    engine = make_engine(max_queued=2)
+
+    with pytest.raises(EngineBusyError, match="no room for 3"):
+        engine.submit_choices([1], SamplingParams(n=3), block=True)
+
+
+def test_who_asks_to_wait_gets_through_a_queue_shorter_than_the_work(
+    make_engine: MakeEngine,
+) -> None:
+    runner = FakeRunner()
+    engine = make_engine(runner, max_running=2, max_queued=1)
+    handles = [engine.submit([i], GREEDY, block=True) for i in range(20)]
+
+    assert [handle.completion(timeout=30).token_ids for handle in handles] == [
+        runner.answer([i], 11) for i in range(20)
+    ]
+
+
+def test_an_idle_engine_takes_no_processor_time(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    engine.submit([1], GREEDY).completion(timeout=30)
+    before = time.process_time()
+    threading.Event().wait(0.05)
+
+    # A thread that spins would use all of the 50 ms.
+    assert time.process_time() - before < 0.025
+
+
+def test_the_engine_works_while_an_event_loop_runs(make_engine: MakeEngine) -> None:
+    runner = FakeRunner()
+    engine = make_engine(runner)
+
+    async def cell() -> list[int]:
+        return engine.submit([1], GREEDY).completion(timeout=30).token_ids
+
+    assert asyncio.run(cell()) == runner.answer([1], 11)
