@@ -1,0 +1,202 @@
+"""Prepare a linear's input: f32 as it is; i16 q = rint(x · 32767 / max|x|) per group of k.
+
+Rows come from any operator that can say its k-th sixteen values, so that RMSNorm and SwiGLU write
+prepared rows directly. Where each word lies is `activation_layout`'s; knows no weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jit_kernels.activation_layout import GEMV_ROWS, K_ALIGNMENT, REDUNDANT_ROWS
+from jit_kernels.dsl import (
+    Array,
+    RunningMax,
+    Value,
+    Variable,
+    VectorIndex,
+    absolute_bits,
+    fold_sum,
+    if_else,
+    loop,
+    minimum,
+    round_to_int,
+    select,
+    stack_array,
+    vectorized,
+    zeros,
+)
+from jit_kernels.kernel import kernel, worker
+from jit_kernels.types import F32, I16, I32, I64, U8
+
+__all__ = ["PreparedActivations", "Values", "prepare", "prepare_rows"]
+
+Values = Callable[[VectorIndex], Value[F32]]
+"""Sixteen consecutive elements of one row."""
+
+_LARGEST_Q = 32767.0
+_INFINITY_BITS = 0x7F800000
+_SMALLEST_MAXIMUM_BITS = (127 - 100) << 23  # 2**-100: below, 32767 / max nears the largest float
+# Within a quad of k: the order in which the even and odd bytes of a word of u8 weights come.
+_QUAD_ORDER = [quad + k for quad in range(0, 16, 4) for k in (0, 2, 1, 3)]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedActivations:
+    """Where prepared rows go: 32-bit words and, for i16, {scale, scale * sum(q)} per group."""
+
+    words: Array[I32]
+    scales: Array[F32]
+    copy_bytes: Value[I64]
+    scales_copy_bytes: Value[I64]
+    form: str
+    group: int
+    row_tile: int
+
+    def words_per_row(self, n: Value[I64]) -> Value[I64]:
+        """32-bit words of one row, K padded."""
+        padded = (n + (K_ALIGNMENT - 1)) // K_ALIGNMENT * K_ALIGNMENT
+        return padded if self.form == "f32" else padded // 2
+
+    def num_groups(self, n: Value[I64]) -> Value[I64]:
+        """Scales of one row."""
+        return (n + (self.group - 1)) // self.group
+
+    def copy(self, number: Value[I64]) -> PreparedActivations:
+        """The copy that belongs to worker `number`."""
+        words = (self.words.view(U8) + self.copy_bytes * number).view(I32)
+        scales = (self.scales.view(U8) + self.scales_copy_bytes * number).view(F32)
+        return PreparedActivations(
+            words, scales, self.copy_bytes, self.scales_copy_bytes, self.form, self.group,
+            self.row_tile,
+        )  # fmt: skip
+
+
+@kernel
+def prepare(
+    rows: Array[I64],
+    x: Array[F32],
+    x_stride: Value[I64],
+    n: Value[I64],
+    activations: Array[I32],
+    activation_scales: Array[F32],
+    copy_bytes: Value[I64],
+    scales_copy_bytes: Value[I64],
+    *,
+    form: str,
+    group: int,
+    row_tile: int,
+) -> None:
+    """Prepare the rows of `x` [R, n] as they are."""
+    target = PreparedActivations(
+        activations, activation_scales, copy_bytes, scales_copy_bytes, form, group, row_tile
+    )
+
+    def row_of(row: Value[I64]) -> Values:
+        source = x + row * x_stride
+        return lambda k: source[k]
+
+    prepare_rows(target, rows[0], n, row_of)
+
+
+def prepare_rows(
+    target: PreparedActivations,
+    num_rows: Value[I64],
+    n: Value[I64],
+    row_of: Callable[[Value[I64]], Values],
+) -> None:
+    """Write this worker's share of `num_rows` rows of `n` elements, in the layout for that many."""
+    me = worker()
+    for few in if_else(num_rows <= GEMV_ROWS):
+        if few:
+            redundant = num_rows <= REDUNDANT_ROWS
+            first, last = me.share(num_rows)
+            own = target.copy(select(redundant, me.index, 0))
+            for row in loop(select(redundant, 0, first), select(redundant, num_rows, last)):
+                words = own.words + row * target.words_per_row(n)
+                _write_row(own, words, 1, row, n, row_of(row))
+        else:
+            _write_strips(target, num_rows, n, row_of)
+
+
+def _write_strips(
+    target: PreparedActivations,
+    num_rows: Value[I64],
+    n: Value[I64],
+    row_of: Callable[[Value[I64]], Values],
+) -> None:
+    tile = target.row_tile
+    begin, end = worker().share((num_rows + (tile - 1)) // tile)
+    for row in loop(begin * tile, end * tile):
+        words = target.words + (row // tile * target.words_per_row(n) * tile + row % tile)
+        for exists in if_else(row < num_rows):
+            if exists:
+                _write_row(target, words, tile, row, n, row_of(row))
+            else:
+                for word in loop(target.words_per_row(n)):
+                    words[word * tile] = 0
+
+
+def _write_row(
+    target: PreparedActivations,
+    words: Array[I32],
+    stride: int,
+    row: Value[I64],
+    n: Value[I64],
+    values: Values,
+) -> None:
+    if target.form == "f32":
+        for k in vectorized(n):
+            _put(words, stride, k.base, _padded(values, k).bits_as(I32))
+        return
+    buffer = stack_array(F32, target.group)
+    scales = target.scales + row * target.num_groups(n) * 2
+    for number in loop(target.num_groups(n)):
+        first = number * target.group
+        length = minimum(n - first, target.group)
+        largest = RunningMax(I32, 0)
+        for k in vectorized(length):
+            value = _padded(values, VectorIndex(first + k.base, k.mask))
+            buffer[VectorIndex(k.base)] = value
+            largest.update(absolute_bits(value))
+        scale, total = _quantize(
+            buffer, length, largest.value(), words + first // 2 * stride, stride
+        )
+        scales[number * 2] = scale
+        scales[number * 2 + 1] = scale * total
+
+
+def _quantize(
+    buffer: Array[F32], length: Value[I64], bits: Value[I32], words: Array[I32], stride: int
+) -> tuple[Value[F32], Value[F32]]:
+    """Write one group's q; return its scale and sum(q), exact in float32 to 256 elements."""
+    maximum, finite, large = (
+        bits.bits_as(F32),
+        bits < _INFINITY_BITS,
+        bits >= _SMALLEST_MAXIMUM_BITS,
+    )
+    inverse = _LARGEST_Q / maximum
+    sums = Variable(zeros(I32))
+    for k in loop(0, length, 16):
+        q = select(finite & large, round_to_int(buffer.vector(k) * inverse), 0)
+        sums.set(sums.get() + q)
+        _put(words, stride, k // 2, q.to(I16).shuffle(_QUAD_ORDER).bits_as(I32))
+    scale = select(finite, select(large, maximum / _LARGEST_Q, 0.0), float("nan"))
+    return scale, fold_sum(sums.get()).to(F32)
+
+
+def _padded(values: Values, k: VectorIndex) -> Value[F32]:
+    """The values, zero past the end whatever the operator makes of zeros."""
+    value = values(k)
+    return value if k.mask is None else select(k.mask, value, 0.0)
+
+
+def _put(words: Array[I32], stride: int, first: Value[I64], vector: Value[I32]) -> None:
+    """Store consecutive words of one row, `stride` apart."""
+    if stride == 1:
+        words[first] = vector
+        return
+    column = words + first * stride
+    for lane in range(vector.lanes):
+        column[lane * stride] = vector.lane(lane)

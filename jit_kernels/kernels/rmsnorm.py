@@ -1,0 +1,70 @@
+"""RMSNorm: y = x / sqrt(mean(x²) + eps) · weight   (Zhang & Sennrich 2019, eq. 4)."""
+
+from __future__ import annotations
+
+from jit_kernels.dsl import Array, Value, loop, running_sum, sqrt, vectorized
+from jit_kernels.kernel import kernel, worker
+from jit_kernels.kernels.prepare import PreparedActivations, Values, prepare_rows
+from jit_kernels.types import F32, I32, I64
+
+__all__ = ["rmsnorm", "rmsnorm_prepare"]
+
+
+@kernel
+def rmsnorm(
+    rows: Array[I64],
+    x: Array[F32],
+    x_stride: Value[I64],
+    weight: Array[F32],
+    eps: Value[F32],
+    n: Value[I64],
+    out: Array[F32],
+    out_stride: Value[I64],
+) -> None:
+    """Normalise the rows of `x` [R, n] into `out`, which may be `x`."""
+    first, last = worker().share(rows[0])
+    for row in loop(first, last):
+        normalised = _normalised(x + row * x_stride, weight, eps, n)
+        target = out + row * out_stride
+        for k in vectorized(n):
+            target[k] = normalised(k)
+
+
+@kernel
+def rmsnorm_prepare(
+    rows: Array[I64],
+    x: Array[F32],
+    x_stride: Value[I64],
+    weight: Array[F32],
+    eps: Value[F32],
+    n: Value[I64],
+    row_indices: Array[I32],
+    activations: Array[I32],
+    activation_scales: Array[F32],
+    copy_bytes: Value[I64],
+    scales_copy_bytes: Value[I64],
+    *,
+    form: str,
+    group: int,
+    gather: bool,
+    row_tile: int,
+) -> None:
+    """Normalise rows of `x` for a linear; with `gather`, row r is `x[row_indices[r]]`."""
+    target = PreparedActivations(
+        activations, activation_scales, copy_bytes, scales_copy_bytes, form, group, row_tile
+    )
+
+    def row_of(row: Value[I64]) -> Values:
+        source = row_indices[row].to(I64) if gather else row
+        return _normalised(x + source * x_stride, weight, eps, n)
+
+    prepare_rows(target, rows[0], n, row_of)
+
+
+def _normalised(x: Array[F32], weight: Array[F32], eps: Value[F32], n: Value[I64]) -> Values:
+    """The normalised values of one row."""
+    square_sum = running_sum()
+    for k in vectorized(n):
+        square_sum.add_product(x[k], x[k])
+    scale = 1.0 / sqrt(square_sum.value() / n.to(F32) + eps)
+    return lambda k: x[k] * scale * weight[k]

@@ -1,0 +1,123 @@
+"""RoPE and the cache: rotated heads, and pages of which only the given slots change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from jit_kernels.isa import AVX2, NEON, Isa
+from jit_kernels.kernels.rope_append import rope_append
+from jit_kernels.reference import rope as reference
+from tests.kernels.guarded import guarded, guarded_before
+from tests.kernels.machine_code import compiled, each_isa, run, same_bits
+
+NUM_HEADS, NUM_KV_HEADS, NUM_PAGES, NUM_POSITIONS = 3, 2, 3, 70
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Operands of one step."""
+
+    qkv: np.ndarray
+    positions: np.ndarray
+    slots: np.ndarray
+    cos: np.ndarray
+    sin: np.ndarray
+
+
+def case(num_rows: int, head_dim: int) -> Case:
+    rng = np.random.default_rng(num_rows * head_dim)
+    width = (NUM_HEADS + 2 * NUM_KV_HEADS) * head_dim
+    angles = np.outer(np.arange(NUM_POSITIONS), 0.3 ** np.arange(head_dim // 2))
+    return Case(
+        rng.standard_normal((num_rows, width)).astype(np.float32),
+        rng.integers(0, NUM_POSITIONS, num_rows).astype(np.int32),
+        rng.permutation(NUM_PAGES * 32)[:num_rows],
+        np.cos(angles).astype(np.float32),
+        np.sin(angles).astype(np.float32),
+    )
+
+
+def empty_pages(head_dim: int) -> np.ndarray:
+    """Pages as garbage leaves them: all bits set."""
+    shape = (NUM_PAGES, NUM_KV_HEADS, 2, 32 * head_dim)
+    return np.full(shape, -1, np.int32).view(np.float32)
+
+
+def expected_of(c: Case, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
+    num_rows, pages = len(c.qkv), empty_pages(head_dim)
+    q, k, v = np.split(
+        c.qkv.reshape(num_rows, NUM_HEADS + 2 * NUM_KV_HEADS, head_dim),
+        [NUM_HEADS, NUM_HEADS + NUM_KV_HEADS],
+        1,
+    )
+    cos, sin = c.cos[c.positions], c.sin[c.positions]
+    reference.append(pages, reference.rotate(k, cos, sin), v, c.slots)
+    return reference.rotate(q, cos, sin).reshape(num_rows, NUM_HEADS * head_dim), pages
+
+
+def stepped(
+    isa: Isa, c: Case, head_dim: int, num_workers: int = 1, before: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    place = guarded_before if before else guarded
+    q = place(np.full((len(c.qkv), NUM_HEADS * head_dim), -1, np.float32))
+    pages = place(empty_pages(head_dim))
+    operands = (
+        place(np.array([len(c.qkv)])), place(c.qkv), c.qkv.shape[1], place(c.positions),
+        place(c.cos), place(c.sin), place(c.slots), q, NUM_HEADS * head_dim, pages,
+        NUM_HEADS, NUM_KV_HEADS,
+    )  # fmt: skip
+    run(compiled(rope_append, isa, head_dim=head_dim), operands, num_workers)
+    return q, pages
+
+
+@each_isa
+@pytest.mark.parametrize("head_dim", [2, 16, 40, 64, 80, 128])
+@pytest.mark.parametrize("num_rows", [0, 1, 35])
+def test_heads_are_rotated_and_kept_where_asked(isa: Isa, head_dim: int, num_rows: int) -> None:
+    c = case(num_rows, head_dim)
+    expected_q, expected_pages = expected_of(c, head_dim)
+
+    q, pages = stepped(isa, c, head_dim)
+
+    same_bits(q, expected_q)
+    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+
+
+@pytest.mark.parametrize("num_workers", [2, 3, 7])
+def test_the_number_of_workers_changes_nothing(num_workers: int) -> None:
+    c = case(5, 64)
+    expected_q, expected_pages = stepped(AVX2, c, 64)
+
+    q, pages = stepped(AVX2, c, 64, num_workers, before=True)
+
+    same_bits(q, expected_q)
+    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+
+
+def test_the_reference_is_a_rotation_of_the_plane() -> None:
+    angle = 0.7
+    x = np.array([[[3, 4]]], np.float32)
+
+    rotated = reference.rotate(x, np.float32([[np.cos(angle)]]), np.float32([[np.sin(angle)]]))
+
+    exact = (3 + 4j) * np.exp(1j * angle)
+    # cos and sin are rounded by 2^-25, the inner product by 2^-23, the result by 2^-23.
+    np.testing.assert_allclose(rotated[0, 0], [exact.real, exact.imag], rtol=0, atol=2e-6)
+
+
+def test_position_zero_changes_nothing() -> None:
+    c = case(1, 64)
+    c.positions[:] = 0
+
+    q, _ = stepped(AVX2, c, 64)
+
+    assert np.array_equal(q[0], c.qkv[0, : NUM_HEADS * 64])
+
+
+def test_neon_code_is_emitted() -> None:
+    code = rope_append.specialise(head_dim=64)
+
+    assert f"{code.symbol}:" in code.show("asm", NEON)
