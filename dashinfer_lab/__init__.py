@@ -1,3 +1,34 @@
 """Run large language models on CPUs, from a notebook."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dashinfer_lab.llm import LLM
+    from dashinfer_lab.outputs import CompletionOutput, RequestOutput
+    from dashinfer_lab.sampling import SamplingParams
+
+__all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "__version__"]
+
 __version__ = "0.1.0"
+
+# Loaded at first use, so that importing the package costs nothing.
+_HOMES = {
+    "LLM": "dashinfer_lab.llm",
+    "CompletionOutput": "dashinfer_lab.outputs",
+    "RequestOutput": "dashinfer_lab.outputs",
+    "SamplingParams": "dashinfer_lab.sampling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

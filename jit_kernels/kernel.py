@@ -38,7 +38,8 @@ Argument = int | float | np.ndarray[Any, Any]
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
-class Worker(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Worker:
     """Which of how many workers runs this body."""
 
     index: Value[I64]

@@ -72,7 +72,7 @@ class ObjectCache:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(hashlib.sha256(content).digest() + content)
-            os.replace(temporary, path)
+            Path(temporary).replace(path)
         except OSError as error:
             Path(temporary).unlink(missing_ok=True)
             self._fall_back_to_memory(key, content, error)

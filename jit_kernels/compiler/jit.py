@@ -42,9 +42,7 @@ class Compiler:
                 known = self._link(key, [symbol], emit)[symbol]
             return known
 
-    def addresses(
-        self, key: str, symbols: list[str], emit: Callable[[], bytes]
-    ) -> dict[str, int]:
+    def addresses(self, key: str, symbols: list[str], emit: Callable[[], bytes]) -> dict[str, int]:
         """Addresses of several symbols of one object."""
         with self._lock:
             if any((key, symbol) not in self._addresses for symbol in symbols):

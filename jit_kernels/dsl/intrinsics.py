@@ -123,11 +123,19 @@ def _numpy_dot_pairs(sums: Any, left: Any, right: Any) -> Any:
     return sums + products[0::2] + products[1::2]
 
 
+def _numpy_round_to_int(x: Any) -> Any:
+    return np.rint(x).astype(np.int32)
+
+
+def _numpy_half_to_f32(bits: Any) -> Any:
+    return bits.view(np.float16).astype(np.float32)
+
+
 NUMPY_BODIES: dict[Callable[..., Any], Callable[..., Any]] = {
     sqrt: np.sqrt,
     float_absolute: np.abs,
-    round_to_int: lambda x: np.rint(x).astype(np.int32),
-    half_to_f32: lambda bits: bits.view(np.float16).astype(np.float32),
+    round_to_int: _numpy_round_to_int,
+    half_to_f32: _numpy_half_to_f32,
     dot_pairs: _numpy_dot_pairs,
 }
 

@@ -5,7 +5,7 @@ The body of a `for` is traced once (twice for `vectorized`: full vectors, then t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
 from jit_kernels.dsl.memory import Array, VectorIndex, tail_mask
@@ -53,7 +53,7 @@ def while_loop(condition: Callable[[], Value[BOOL]]) -> Iterator[None]:
 
 
 @contextmanager
-def when(condition: Value[BOOL]) -> Iterator[None]:
+def when(condition: Value[BOOL]) -> Generator[None]:
     """`with when(c):` runs its body where `c` holds."""
     with current().builder.if_then(condition.ir):
         yield
@@ -99,6 +99,5 @@ def claimed(counter: Array[I64], count: Count, chunk: int = 1) -> Iterator[Value
         if chunk == 1:
             yield begin
         else:
-            for item in loop(begin, minimum(begin + chunk, total)):
-                yield item
+            yield from loop(begin, minimum(begin + chunk, total))
         first.set(take())

@@ -5,7 +5,7 @@ Knows how Python control flow becomes basic blocks; knows nothing of operators o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -43,7 +43,7 @@ class Trace:
         self.builder.position_at_end(body)
 
     @contextmanager
-    def active(self) -> Iterator[Trace]:
+    def active(self) -> Generator[Trace]:
         """Make this the trace that DSL operations write to."""
         token = _CURRENT.set(self)
         try:
@@ -71,7 +71,7 @@ class Trace:
 
     def store(self, value: Any, pointer: Any, align: int) -> None:
         """Store through an opaque pointer (the builder's own method wants a typed one)."""
-        store = ir.instructions.StoreInstr(self.builder.block, value, pointer)
+        store: Any = ir.instructions.StoreInstr(self.builder.block, value, pointer)
         store.align = align
         self.builder._insert(store)  # pyright: ignore[reportPrivateUsage]
 

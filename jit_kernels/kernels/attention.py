@@ -12,7 +12,7 @@ one with a segment writes its state to `partials`, and `attention_merge` finishe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jit_kernels.dsl import (
@@ -149,9 +149,7 @@ def attention(
                 _write_partial(tile, partials + slot)
 
 
-def _tile(
-    scratch: Array[F32], num_queries: Value[I64], head_dim: int, heads_per_kv: int
-) -> _Tile:
+def _tile(scratch: Array[F32], num_queries: Value[I64], head_dim: int, heads_per_kv: int) -> _Tile:
     capacity = query_tile(heads_per_kv) * heads_per_kv
     sizes = (capacity * head_dim, capacity * SEGMENT_SIZE, capacity * head_dim, *[capacity] * 3)
     parts = [scratch]
@@ -174,9 +172,7 @@ def _begin(
         tile.total[query] = 0.0
 
 
-def _row_blocks(
-    tile: _Tile, heads_per_kv: int
-) -> Iterator[tuple[Value[I64], int]]:
+def _row_blocks(tile: _Tile, heads_per_kv: int) -> Iterator[tuple[Value[I64], int]]:
     """(first query, number of queries) of blocks of six, then of the one that is left."""
     full = tile.num_queries // _ROW_TILE
     for block in loop(full):
@@ -312,19 +308,12 @@ def _weigh_values(
         wide = 2 if size <= 3 and tile.head_dim % (2 * VECTOR_LANES) == 0 else 1
         for column in loop(0, tile.head_dim, wide * VECTOR_LANES):
             sums = _accumulators(size, wide)
-
-            def page_of_keys(page: Value[I64], count: Value[I64]) -> None:
+            for page in loop((num_keys + (PAGE_SIZE - 1)) // PAGE_SIZE):
                 block = values + table[page].to(I64) * page_floats + column
                 row = tile.scores + query * SEGMENT_SIZE + page * PAGE_SIZE
+                count = minimum(num_keys - page * PAGE_SIZE, PAGE_SIZE)
                 _value_block(tile.head_dim, row, block, sums, count)
-
-            _each_page(num_keys, page_of_keys)
             _merge_block(tile, query, column, sums)
-
-
-def _each_page(num_keys: Value[I64], body: Callable[[Value[I64], Value[I64]], None]) -> None:
-    for page in loop((num_keys + (PAGE_SIZE - 1)) // PAGE_SIZE):
-        body(page, minimum(num_keys - page * PAGE_SIZE, PAGE_SIZE))
 
 
 def _value_block(
@@ -381,5 +370,3 @@ def _write_partial(tile: _Tile, slot: Array[F32]) -> None:
             state[index(column)] = tile.outputs.vector(query * tile.head_dim + column)
         state[tile.head_dim] = tile.highest[query]
         state[tile.head_dim + 1] = tile.total[query]
-
-

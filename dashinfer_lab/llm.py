@@ -1,0 +1,295 @@
+"""`LLM`: a model in one object, in vLLM's names; converts once, batches continuously.
+
+Joins artifact, tokenizer and engine; computes nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle
+from dashinfer_lab.engine.loading import LoadOptions, load_runner
+from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
+from dashinfer_lab.outputs import RequestOutput
+from dashinfer_lab.sampling import SamplingParams
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from dashinfer_lab.convert import Artifact, Progress
+    from dashinfer_lab.tokenizer import Tokenizer
+
+__all__ = ["LLM", "MemoryReport", "Message", "Prompt"]
+
+Prompt = str | Mapping[str, Any]
+"""Text, `{"prompt": text}` or `{"prompt_token_ids": [...]}`."""
+
+Message = Mapping[str, Any]
+"""`{"role": "system" | "user" | "assistant", "content": text}`."""
+
+_AUTO_WEIGHTS = "a16w8"
+_KV_CACHE_DTYPES = ("auto", "fp32")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryReport:
+    """Bytes. Weights are mapped from the file; the cache is reserved and taken page by page.
+
+    weight_bytes_per_token: weights that decoding one token reads.  kv_bytes_per_position: keys
+    and values of one position, all layers.
+    """
+
+    weight_bytes: int
+    weight_bytes_per_token: int
+    kv_bytes: int
+    kv_bytes_per_position: int
+    arena_bytes: int
+
+
+class LLM:
+    """Load `model` and generate with it; a context manager.
+
+    model: directory of a checkpoint or a converted model, GGUF file, or an embedded model's name.
+    weights: "fp32", "bf16", "a16w8" or "a16w8:G"; "auto" takes a16w8. A checkpoint is converted
+    once, into the cache.  threads: None derives them from affinity, quota and cores.
+    kv_cache_dtype: "fp32", which "auto" takes.  context_length, max_batch_tokens, kv_cache_bytes:
+    see `LoadOptions`.  engine: see `EngineOptions`.  progress: told how far a conversion is.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        weights: str = "auto",
+        threads: int | None = None,
+        kv_cache_dtype: str = "auto",
+        context_length: int | None = None,
+        max_batch_tokens: int = 512,
+        kv_cache_bytes: int | None = None,
+        engine: EngineOptions | None = None,
+        progress: Progress | None = None,
+        chaos_seed: int | None = None,
+    ) -> None:
+        if kv_cache_dtype not in _KV_CACHE_DTYPES:
+            raise ConfigError(
+                f"kv_cache_dtype={kv_cache_dtype!r} is not supported; "
+                f"it is one of {', '.join(_KV_CACHE_DTYPES)}"
+            )
+        options = LoadOptions(threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed)
+        self.artifact: Artifact = _open(model, weights, progress)
+        self.tokenizer: Tokenizer | None = _tokenizer(self.artifact)
+        loaded = load_runner(self.artifact, options)
+        self._runner = loaded.runner
+        self._thread_plan = loaded.threads
+        self._isa = loaded.runner.program.pool.compiler.isa.name
+        self._engine = Engine(
+            loaded.runner,
+            eos_ids=self.tokenizer.eos_ids if self.tokenizer else (),
+            decoder=self.tokenizer.incremental if self.tokenizer else None,
+            token_text=self.tokenizer.token_text if self.tokenizer else None,
+            options=engine,
+        )
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's architecture."""
+        return self.artifact.config
+
+    @property
+    def isa(self) -> str:
+        """Instruction set the kernels were compiled for."""
+        return self._isa
+
+    @property
+    def threads(self) -> int:
+        """Worker threads."""
+        return self._thread_plan.threads
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, for handles, statistics and step events."""
+        return self._engine
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """Complete every prompt, batched together; one output for each, in order.
+
+        An interrupt cancels them all. A prompt that cannot be served raises `RequestError`, and
+        none is begun.
+        """
+        wanted = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
+        texts = [_prompt_text(prompt) for prompt in wanted]
+        return self._complete(texts, [self._ids(prompt) for prompt in wanted], sampling_params)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """Answer a conversation, or several, through the model's chat template."""
+        many = bool(messages) and not isinstance(messages[0], Mapping)
+        conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
+        ids = [self._chat_ids(conversation) for conversation in conversations]
+        return self._complete([None] * len(ids), ids, sampling_params)
+
+    def stream(
+        self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
+    ) -> Iterator[str]:
+        """Yield the answer's text as it comes; leaving the loop cancels the request."""
+        params = sampling_params or _default_params()
+        is_prompt = isinstance(prompt, str | Mapping)
+        ids = self._ids(prompt) if is_prompt else self._chat_ids(prompt)
+        handle = self._engine.submit(ids, params, block=True)
+        return (event.text for event in handle if event.text)
+
+    def logits(
+        self, token_ids: Sequence[int], positions: Sequence[int] | None = None
+    ) -> NDArray[np.float32]:
+        """Logits after each token, float32 [T, vocab], or of the positions asked for."""
+        return self._engine.compute_logits(token_ids, positions)
+
+    def memory(self) -> MemoryReport:
+        """What the model takes."""
+        use, plan = self._runner.memory_use, self._runner.plan
+        return MemoryReport(
+            weight_bytes=use.weight_bytes,
+            weight_bytes_per_token=plan.weight_bytes_per_token,
+            kv_bytes=use.kv_bytes,
+            kv_bytes_per_position=plan.num_layers * plan.num_kv_heads * 2 * plan.head_dim * 4,
+            arena_bytes=use.arena_bytes + use.step_bytes,
+        )
+
+    def close(self) -> None:
+        """Cancel what runs, end the threads; closing twice is harmless."""
+        self._engine.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        config, scheme = self.config, self.artifact.metadata.get("scheme", "?")
+        size = self.artifact.num_bytes / 1e6
+        state = "" if self._engine.alive else ", closed"
+        return (
+            f"<LLM {self.artifact.directory.name}: {config.model_type}, {config.num_layers} "
+            f"layers, {scheme}, {size:.0f} MB, {self.isa}, {self.threads} threads{state}>"
+        )
+
+    def _complete(
+        self,
+        texts: Sequence[str | None],
+        ids: Sequence[Sequence[int]],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+    ) -> list[RequestOutput]:
+        chosen = _params_for(len(ids), params)
+        handles: list[list[RequestHandle]] = []
+        try:
+            for tokens, wanted in zip(ids, chosen, strict=True):
+                handles.append(self._engine.submit_choices(tokens, wanted, block=True))
+            return [_output(text, group) for text, group in zip(texts, handles, strict=True)]
+        except BaseException:
+            for group in handles:
+                for handle in group:
+                    handle.cancel()
+            raise
+
+    def _ids(self, prompt: Prompt) -> list[int]:
+        if isinstance(prompt, str):
+            return self._required_tokenizer().encode(prompt)
+        if "prompt_token_ids" in prompt:
+            return list(prompt["prompt_token_ids"])
+        if isinstance(prompt.get("prompt"), str):
+            return self._required_tokenizer().encode(prompt["prompt"])
+        raise RequestError(
+            f"a prompt with keys {sorted(prompt)} is not understood: give text, "
+            '{"prompt": text} or {"prompt_token_ids": [...]}'
+        )
+
+    def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
+        if not messages:
+            raise RequestError("the conversation is empty: give at least one message")
+        return self._required_tokenizer().encode_chat(messages)
+
+    def _required_tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise TokenizerError(
+                f"{self.artifact.directory} has no tokenizer.json: give prompts as "
+                '{"prompt_token_ids": [...]}'
+            )
+        return self.tokenizer
+
+
+def _open(model: str | Path, weights: str, progress: Progress | None) -> Artifact:
+    from dashinfer_lab.convert import Artifact, is_artifact
+    from dashinfer_lab.convert.convert_cache import converted
+    from dashinfer_lab.hub import resolve
+
+    path = resolve(model)
+    if is_artifact(path):
+        artifact = Artifact.open(path)
+        scheme = artifact.metadata.get("scheme", "")
+        if weights not in ("auto", scheme, scheme.partition(":")[0]):
+            raise ConfigError(
+                f"{path} was converted to {scheme}, not {weights}: load its checkpoint with "
+                f"weights={weights!r}, or leave weights='auto'"
+            )
+        return artifact
+    return Artifact.open(converted(path, _AUTO_WEIGHTS if weights == "auto" else weights, progress))
+
+
+def _tokenizer(artifact: Artifact) -> Tokenizer | None:
+    from dashinfer_lab.tokenizer import Tokenizer
+
+    if not (artifact.directory / "tokenizer.json").is_file():
+        return None
+    return Tokenizer.load(artifact.directory)
+
+
+def _prompt_text(prompt: Prompt) -> str | None:
+    return prompt if isinstance(prompt, str) else prompt.get("prompt")
+
+
+def _default_params() -> SamplingParams:
+    """For a stream that is read by a person: the rest of the context, not 16 tokens."""
+    return SamplingParams(max_tokens=None)
+
+
+def _params_for(
+    count: int, params: SamplingParams | Sequence[SamplingParams] | None
+) -> list[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * count
+    if len(params) != count:
+        raise RequestError(
+            f"{len(params)} sampling params for {count} prompts: give one, or {count}"
+        )
+    return list(params)
+
+
+def _output(text: str | None, handles: Sequence[RequestHandle]) -> RequestOutput:
+    outputs = [handle.completion() for handle in handles]
+    first = handles[0]
+    return RequestOutput(
+        request_id=str(first.request_id),
+        prompt=text,
+        prompt_token_ids=first.prompt_token_ids,
+        outputs=outputs,
+        metrics=first.metrics,
+    )

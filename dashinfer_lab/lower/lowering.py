@@ -1,0 +1,67 @@
+"""An artifact's graph to a `ProgramPlan`: translate, rewrite, select kernels, place buffers.
+
+Reads the saved ONNX alone; knows nothing of model files, threads or addresses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashinfer_lab.graph.serialize import load_graph
+from dashinfer_lab.lower.arena import place
+from dashinfer_lab.lower.kernel_table import workspace_bytes
+from dashinfer_lab.lower.ops import Op, Weight
+from dashinfer_lab.lower.passes import fuse_residual, fuse_rope, fuse_siblings, fuse_swiglu
+from dashinfer_lab.lower.plan import PlanLimits, ProgramPlan
+from dashinfer_lab.lower.select import select_kernels
+from dashinfer_lab.lower.translate import translate
+
+if TYPE_CHECKING:
+    from dashinfer_lab.convert import Artifact
+
+__all__ = ["lower", "lowered_ops"]
+
+_SCALE_FORMATS = {"F16": "f16", "F32": "f32"}
+
+
+def lowered_ops(artifact: Artifact) -> list[Op]:
+    """The artifact's operations after all rewrites."""
+    model = load_graph(artifact.graph_path, artifact.tensors)
+    ops = fuse_rope(fuse_swiglu(fuse_residual(translate(model))))
+    return fuse_siblings(ops, artifact.tensors)
+
+
+def lower(artifact: Artifact, limits: PlanLimits) -> ProgramPlan:
+    """The program that runs `artifact` within `limits`."""
+    ops = lowered_ops(artifact)
+    scale_formats = {
+        name: _SCALE_FORMATS[tensor.dtype]
+        for name, tensor in artifact.tensors.items()
+        if tensor.dtype in _SCALE_FORMATS
+    }
+    selection = select_kernels(ops, limits, scale_formats)
+    buffers, arena_bytes = place(selection.ops, selection.sizes)
+    config = artifact.config
+    return ProgramPlan(
+        ops=tuple(selection.ops),
+        buffers=buffers,
+        arena_bytes=arena_bytes,
+        workspace_bytes=workspace_bytes(
+            config.head_dim, config.num_heads // config.num_kv_heads, config.vocab_size
+        ),
+        limits=limits,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        vocab_size=config.vocab_size,
+        hidden_size=selection.hidden_size,
+        logits_stride=selection.logits_stride,
+        weight_bytes_per_token=_bytes_per_token(ops, artifact),
+    )
+
+
+def _bytes_per_token(ops: list[Op], artifact: Artifact) -> int:
+    weights: list[Weight] = [w for op in ops if op.kind == "linear" for w in op["weights"]]
+    names = [name for w in weights for name in (w.panels, w.scale, w.minimum) if name]
+    return sum(artifact.tensors[name].num_bytes for name in names)

@@ -1,0 +1,79 @@
+"""The operations between an ONNX graph and kernels; data only, named values, no addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+__all__ = ["Op", "OpKind", "Pass", "Weight", "consumers", "replaced"]
+
+OpKind = Literal[
+    "embedding",
+    "rmsnorm",
+    "linear",
+    "rotary",
+    "attention",
+    "swish",
+    "multiply",
+    "add",
+    "swiglu",
+    "rope_append",
+    "paged_attention",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A matrix W[k, n] in panels: the tensors that hold it, by name."""
+
+    panels: str
+    format: Literal["f32", "bf16", "u8"]
+    k: int
+    n: int
+    group_size: int = 0
+    scale: str | None = None
+    minimum: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation: what it reads and makes by name, and its attributes.
+
+    `layer` is the decoder layer it belongs to, None outside.
+    """
+
+    kind: OpKind
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    layer: int | None = None
+
+    def __getitem__(self, attribute: str) -> Any:
+        return self.attributes[attribute]
+
+    def with_attributes(self, **attributes: Any) -> Op:
+        """The same operation with more attributes."""
+        return replace(self, attributes={**self.attributes, **attributes})
+
+
+Pass = Callable[[Sequence[Op]], list[Op]]
+
+
+def consumers(ops: Sequence[Op], value: str) -> list[Op]:
+    """The operations that read `value`."""
+    return [op for op in ops if value in op.inputs]
+
+
+def replaced(ops: Sequence[Op], old: Sequence[Op], new: Op) -> list[Op]:
+    """`ops` without `old`, and `new` where the last of them stood."""
+    last = max(ops.index(op) for op in old)
+    gone = {id(op) for op in old}
+    kept: list[Op] = []
+    for position, op in enumerate(ops):
+        if position == last:
+            kept.append(new)
+        elif id(op) not in gone:
+            kept.append(op)
+    return kept

@@ -1,0 +1,13 @@
+"""Rewrites of the operation list, one a file; each keeps the meaning and leaves fewer operations.
+
+Order matters: residuals and SwiGLU are found on single linears, then siblings fuse.
+"""
+
+from __future__ import annotations
+
+from dashinfer_lab.lower.passes.fuse_residual import fuse_residual
+from dashinfer_lab.lower.passes.fuse_rope import fuse_rope
+from dashinfer_lab.lower.passes.fuse_siblings import fuse_siblings
+from dashinfer_lab.lower.passes.fuse_swiglu import fuse_swiglu
+
+__all__ = ["fuse_residual", "fuse_rope", "fuse_siblings", "fuse_swiglu"]

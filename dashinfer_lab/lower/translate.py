@@ -1,0 +1,170 @@
+"""ONNX nodes to operations, one for one; dispatches on operator and function names alone.
+
+Knows the operators a converted model is made of (see `graph`), refuses any other by name, and
+never looks into a local function's body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dashinfer_lab.errors import UnsupportedModelError
+from dashinfer_lab.lower.ops import Op, OpKind, Weight
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["translate"]
+
+_WEIGHT_FORMATS = {"UnpackPanelsF32": "f32", "UnpackPanelsBF16": "bf16", "InstantDequantize": "u8"}
+_LAYER = re.compile(r"\.layers\.(\d+)\.")
+
+
+def translate(model: ir.Model) -> list[Op]:
+    """The graph's operations in its order; raises `UnsupportedModelError` naming the node."""
+    translator = _Translator(model)
+    for node in model.graph:
+        translator.visit(node)
+    return translator.ops
+
+
+class _Translator:
+    """Walks nodes once; remembers which values are unpacked weights."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self.ops: list[Op] = []
+        self._weights: dict[str, Weight] = {}
+        self._initializers = frozenset(model.graph.initializers)
+        self._methods: dict[str, Callable[[ir.Node], None]] = {
+            **dict.fromkeys(_WEIGHT_FORMATS, self._unpack),
+            "Transpose": self._transpose,
+            "Gather": self._gather,
+            "RMSNormalization": self._rms_normalization,
+            "MatMul": self._mat_mul,
+            "Add": self._add,
+            "Mul": self._mul,
+            "Swish": self._swish,
+            "RotaryEmbedding": self._rotary_embedding,
+            "Attention": self._attention,
+        }
+
+    def visit(self, node: ir.Node) -> None:
+        """Append the operation `node` stands for, or remember the weight it unpacks."""
+        name = node.op_type
+        method = self._methods.get(name)
+        if method is None:
+            raise UnsupportedModelError(
+                f"node {node.name!r} has operator {node.domain or 'ai.onnx'}::{name}, which this "
+                "version cannot lower; it runs models written by its own `convert`"
+            )
+        method(node)
+
+    def _emit(
+        self, kind: OpKind, node: ir.Node, inputs: list[str], attributes: dict[str, Any]
+    ) -> None:
+        found = _LAYER.search(f".{node.name}.")
+        layer = int(found.group(1)) if found else None
+        outputs = (_name(node.outputs[0]),)
+        self.ops.append(Op(kind, str(node.name), tuple(inputs), outputs, attributes, layer))
+
+    def _unpack(self, node: ir.Node) -> None:
+        names = [_name(value) for value in node.inputs]
+        groups = names[1:] or [None, None]
+        self._weights[_name(node.outputs[0])] = Weight(
+            names[0],
+            _WEIGHT_FORMATS[node.op_type],  # type: ignore[arg-type]  # a Literal by the table
+            _integer(node, "k"),
+            _integer(node, "n"),
+            _integer(node, "group_size") if names[1:] else 0,
+            groups[0],
+            groups[1],
+        )
+
+    def _weight(self, node: ir.Node, value: Any) -> Weight:
+        try:
+            return self._weights[_name(value)]
+        except KeyError:
+            raise UnsupportedModelError(
+                f"node {node.name!r} multiplies by {_name(value)!r}, which is not a packed weight"
+            ) from None
+
+    def _transpose(self, node: ir.Node) -> None:
+        self._weights[_name(node.outputs[0])] = self._weight(node, node.inputs[0])
+
+    def _gather(self, node: ir.Node) -> None:
+        weight = self._weight(node, node.inputs[0])
+        self._emit("embedding", node, [_name(node.inputs[1])], {"weight": weight})
+
+    def _rms_normalization(self, node: ir.Node) -> None:
+        x, weight = (_name(value) for value in node.inputs)
+        self._emit("rmsnorm", node, [x], {"weight": weight, "eps": _number(node, "epsilon")})
+
+    def _mat_mul(self, node: ir.Node) -> None:
+        weight = self._weight(node, node.inputs[1])
+        attributes = {"weights": (weight,), "biases": (None,), "residual": False}
+        self._emit("linear", node, [_name(node.inputs[0])], attributes)
+
+    def _add(self, node: ir.Node) -> None:
+        left, right = (_name(value) for value in node.inputs)
+        if right in self._initializers:
+            self._add_bias(node, left, right)
+        else:
+            self._emit("add", node, [left, right], {})
+
+    def _add_bias(self, node: ir.Node, product: str, bias: str) -> None:
+        for position, op in enumerate(self.ops):
+            if op.kind == "linear" and op.outputs == (product,):
+                biased = op.with_attributes(biases=(bias,))
+                outputs = (_name(node.outputs[0]),)
+                self.ops[position] = Op(
+                    "linear", op.name, op.inputs, outputs, biased.attributes, op.layer
+                )
+                return
+        raise UnsupportedModelError(f"node {node.name!r} adds a bias to no linear layer")
+
+    def _mul(self, node: ir.Node) -> None:
+        self._emit("multiply", node, [_name(value) for value in node.inputs], {})
+
+    def _swish(self, node: ir.Node) -> None:
+        if _number(node, "alpha") != 1.0:
+            raise UnsupportedModelError(f"node {node.name!r}: Swish with alpha other than 1")
+        self._emit("swish", node, [_name(node.inputs[0])], {})
+
+    def _rotary_embedding(self, node: ir.Node) -> None:
+        if _integer(node, "interleaved") or "rotary_embedding_dim" in node.attributes:
+            raise UnsupportedModelError(
+                f"node {node.name!r}: interleaved or partial rotary positions are not lowered yet"
+            )
+        x, cos, sin = (_name(value) for value in node.inputs[:3])
+        attributes = {"cos": cos, "sin": sin, "num_heads": _integer(node, "num_heads")}
+        self._emit("rotary", node, [x], attributes)
+
+    def _attention(self, node: ir.Node) -> None:
+        attributes: dict[str, Any] = {
+            "num_heads": _integer(node, "q_num_heads"),
+            "num_kv_heads": _integer(node, "kv_num_heads"),
+            "scale": _number(node, "scale"),
+            "head_dim": _head_dim(node),
+        }
+        self._emit("attention", node, [_name(value) for value in node.inputs[:3]], attributes)
+
+
+def _name(value: Any) -> str:
+    return str(value.name)
+
+
+def _integer(node: ir.Node, name: str) -> int:
+    return int(node.attributes[name].as_int())
+
+
+def _number(node: ir.Node, name: str) -> float:
+    return float(node.attributes[name].as_float())
+
+
+def _head_dim(node: ir.Node) -> int:
+    past_key = node.inputs[4]
+    assert past_key is not None  # written by `graph`
+    assert past_key.shape is not None
+    return int(past_key.shape[3])  # type: ignore[arg-type]  # a fixed dimension
