@@ -125,11 +125,12 @@ def call_address(address: Value[I64], arguments: list[Any]) -> None:
     _insert(ir.instructions.CallInstr(current().builder.block, callee, arguments))
 
 
-def system_call(number: int, arguments: list[Any]) -> None:
-    """Linux system call; its result is not looked at."""
+def system_call(number: int, arguments: list[Any]) -> Value[I64]:
+    """Linux system call; its result, or -1."""
     trace = current()
     function = trace.declare("syscall", _I64, [_I64], var_arg=True)
-    trace.builder.call(function, [ir.Constant(_I64, number), *arguments])
+    result = trace.builder.call(function, [ir.Constant(_I64, number), *arguments])
+    return Value(result, I64)
 
 
 def spin_while(

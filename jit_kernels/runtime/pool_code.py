@@ -63,7 +63,7 @@ class Field(IntEnum):
 
 
 CONTROL_BYTES = 768
-BLOCK_WORDS = 4  # a thread's own block: handle, control block, worker index, unused
+BLOCK_WORDS = 4  # a thread's own block: handle, control block, worker index, thread id
 
 
 def _cell(control: Any, which: Field, dtype: type[D]) -> Array[D]:
@@ -111,6 +111,7 @@ def emit_pool(module: NativeModule) -> None:
 def _worker(block: Array[I64], isa: Isa) -> None:
     control, me = pointer(block[1]), block[2]
     epoch = _cell(control, Field.EPOCH, I32)
+    block[3] = system_call(186 if isa.is_x86 else 178, [])  # gettid
     seen, stopping = Variable(constant(0, I32)), Variable(constant(0, I64))
 
     def sleep() -> None:

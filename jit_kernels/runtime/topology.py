@@ -51,7 +51,7 @@ def thread_plan(
 ) -> ThreadPlan:
     """Threads for this process: `requested`, or as many as can run at once."""
     cpus = os.sched_getaffinity(0) if affinity is None else affinity
-    quota, cores = cgroup_quota(read), physical_cores(cpus, read)
+    quota, cores = cgroup_quota(read), len(physical_cores(cpus, read))
     allowed = len(cpus) if quota is None else max(1, math.floor(quota))
     usable = max(1, min(len(cpus), allowed, cores))
     limit = "no cgroup quota" if quota is None else f"cgroup quota of {quota:g} CPUs"
@@ -66,14 +66,14 @@ def thread_plan(
     return ThreadPlan(threads, usable, len(cpus), quota, cores, reason)
 
 
-def physical_cores(cpus: Collection[int], read: ReadText = read_text) -> int:
-    """Distinct cores among `cpus`: hyper-threads of one core count once."""
-    cores: set[str] = set()
-    for cpu in cpus:
+def physical_cores(cpus: Collection[int], read: ReadText = read_text) -> list[list[int]]:
+    """`cpus` by core: hyper-threads of one core stand together."""
+    cores: dict[str, list[int]] = {}
+    for cpu in sorted(cpus):
         topology = f"/sys/devices/system/cpu/cpu{cpu}/topology"
         siblings = read(f"{topology}/core_cpus_list") or read(f"{topology}/thread_siblings_list")
-        cores.add((siblings or "").strip() or f"cpu{cpu}")
-    return len(cores)
+        cores.setdefault((siblings or "").strip() or f"cpu{cpu}", []).append(cpu)
+    return list(cores.values())
 
 
 class _Mount(NamedTuple):
