@@ -4,7 +4,6 @@ import gc
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -108,18 +107,18 @@ def test_cancelling_after_the_end_changes_nothing(make_engine: MakeEngine) -> No
     assert handle.get() is None
 
 
-def leave_loop(handle: RequestHandle) -> None:
-    for _ in handle:
+def leave_loop(handles: list[RequestHandle]) -> None:
+    for _ in handles[0]:
         break
 
 
-def drop(handle: RequestHandle) -> None:
-    del handle
+def drop(handles: list[RequestHandle]) -> None:
+    handles.clear()
 
 
 @pytest.mark.parametrize("give_up", [leave_loop, drop])
 def test_giving_up_on_a_request_cancels_it(
-    make_engine: MakeEngine, gate: Gate, give_up: Callable[[RequestHandle], None]
+    make_engine: MakeEngine, gate: Gate, give_up: Callable[[list[RequestHandle]], None]
 ) -> None:
     runner = FakeRunner(before_step=gate)
     engine = make_engine(runner)
@@ -127,7 +126,7 @@ def test_giving_up_on_a_request_cancels_it(
     gate.wait_for_step()
     gate.let_through()
     gate.wait_for_step()
-    give_up(handles.pop())
+    give_up(handles)
     gc.collect()
     gate.open()
     engine.submit([1]).completion(timeout=30)
@@ -167,6 +166,7 @@ def test_an_interrupt_in_a_wait_cancels_and_the_next_call_works(
 ) -> None:
     runner = FakeRunner(before_step=gate)
     engine = make_engine(runner, max_chunk_tokens=5)
+    kept: list[RequestHandle] = []  # so that it is not the dropped handle that cancels
 
     def interrupt() -> None:
         gate.wait_for_step()
@@ -177,9 +177,8 @@ def test_an_interrupt_in_a_wait_cancels_and_the_next_call_works(
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
     with pytest.raises(KeyboardInterrupt):
-        _wait(engine, wait)
+        _wait(engine, wait, kept)
     interrupter.join()
-    gc.collect()
     gate.open()
 
     assert engine.submit([1]).completion(timeout=30).finish_reason == "length"
@@ -187,11 +186,15 @@ def test_an_interrupt_in_a_wait_cancels_and_the_next_call_works(
     assert len(runner.batches) <= 2 + 16
 
 
-def _wait(engine: Engine, how: str) -> Any:
+def _wait(engine: Engine, how: str, kept: list[RequestHandle]) -> None:
     if how == "logits":
-        return engine.compute_logits([4] * 40)
-    handle = engine.submit([4] * 40, LONG)
-    return handle.completion() if how == "completion" else list(handle)
+        engine.compute_logits([4] * 40)
+        return
+    kept.append(engine.submit([4] * 40, LONG))
+    if how == "completion":
+        kept[0].completion()
+    for _ in kept[0]:
+        pass
 
 
 def test_a_partial_answer_is_kept_after_an_interrupt(make_engine: MakeEngine, gate: Gate) -> None:

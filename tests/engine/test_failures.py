@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Sequence
@@ -148,6 +150,28 @@ def test_a_forgotten_engine_is_closed_and_its_handles_hear_of_it() -> None:
     assert threading.active_count() == before
     assert runner.num_closed == 1
     assert handle.output.finish_reason in ("error", "length")
+
+
+FORGETFUL_SCRIPT = """
+from dashinfer_lab.engine import Engine
+from tests.engine.fake_runner import FakeRunner
+
+class Telling(FakeRunner):
+    def close(self):
+        print("closed")
+
+engine = Engine(Telling())
+handle = engine.submit([1])
+engine.submit([1]).completion()
+"""
+
+
+def test_a_script_that_forgets_to_close_ends_and_closes_the_model() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORGETFUL_SCRIPT], capture_output=True, text=True, timeout=60
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "closed\n", "")
 
 
 def test_a_model_that_fails_to_close_is_told_once() -> None:

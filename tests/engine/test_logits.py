@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -66,8 +68,12 @@ def test_logits_are_computed_beside_requests_that_draw(make_engine: MakeEngine) 
     engine = make_engine(runner)
     handles = [engine.submit([i], SamplingParams(temperature=0, max_tokens=30)) for i in range(3)]
     gate.wait_for_step()
-    gate.open()
-    logits = engine.compute_logits(TOKENS)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(engine.compute_logits, TOKENS)
+        while engine.stats().num_queued == 0:
+            pass
+        gate.open()
+        logits = asked.result(timeout=30)
 
     np.testing.assert_array_equal(logits, oracle(runner, list(range(len(TOKENS)))))
     for i, handle in enumerate(handles):

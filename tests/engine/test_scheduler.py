@@ -176,7 +176,7 @@ def test_a_newcomer_waits_until_it_fits_beside_those_that_grow() -> None:
     runner = FakeRunner(num_pages=5)
     core = make_core(runner)
     core.add(generation(0, [1] * 4, 9))  # 1 page now, 3 at last
-    core.add(generation(1, [2] * 16, 1))  # 4 pages: would leave none to grow
+    core.add(generation(1, [2] * 16, 2))  # 4 pages: would leave none to grow
     core.step()
 
     assert [request.request_id for request in core.scheduler.running] == [0]
