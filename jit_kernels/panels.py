@@ -117,8 +117,14 @@ def to_bf16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     """Round float32 to the bits of bfloat16, to nearest even; any NaN becomes 0x7fc0."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     # Adding 0x7fff plus the lowest kept bit carries exactly when nearest-even rounds up.
-    rounded = ((bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16).astype(np.uint16)
-    return np.where(np.isnan(values), np.uint16(0x7FC0), rounded)
+    rounded = bits >> 16
+    rounded &= 1
+    rounded += np.uint32(0x7FFF)
+    rounded += bits
+    rounded >>= 16
+    narrow = rounded.astype(np.uint16)
+    narrow[np.isnan(values)] = 0x7FC0
+    return narrow
 
 
 def from_bf16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:

@@ -26,6 +26,9 @@ __all__ = ["PackedBlock", "as_float32", "pack_block", "require_finite"]
 # Rows, codes and what lies between them stay in a core's own cache.
 _PART_BYTES = 256 << 10
 
+_MAGNITUDE = np.uint16(0x7FFF)
+_BF16_INFINITY = 0x7F80
+
 
 class PackedBlock(NamedTuple):
     """Panels of some rows; scale and minimum are None for formats without groups."""
@@ -87,7 +90,8 @@ def _pack_part(
     if weight.format == "f32":
         return PackedBlock(pack_f32(values))
     bits = to_bf16(values)
-    require_finite(weight.name, from_bf16(bits), first_row)
+    if np.max(bits & _MAGNITUDE, initial=0) >= _BF16_INFINITY:  # beyond bfloat16's largest
+        require_finite(weight.name, from_bf16(bits), first_row)
     return PackedBlock(pack_bf16(bits))
 
 
