@@ -1,8 +1,8 @@
 """How much work one rendering of a chat template may do; knows no template language.
 
-A character made costs one unit, a turn of a loop or a call 64. A template that would run for
-minutes or fill the memory stops within seconds; what a chat needs grows with the chat, and so does
-the budget.
+A character made costs one unit, a turn of a loop 64, a call 512. A template that would run for
+minutes or fill the memory stops within a few seconds. What a chat needs grows with the chat, and
+so does the budget.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, cast
 __all__ = ["Budget", "BudgetExceededError"]
 
 _STEP = 64
+_CALL = 512
 _WORK_LIMIT = 64 << 20
 _WORK_PER_CHARACTER = 256
 _SIZE_LIMIT = 16 << 20
-_PART = 16
+_PART = 64
 _EXPONENT_LIMIT = 64
 _INTEGER_BITS_LIMIT = 4096
 _PADDING_LIMIT = 1024
@@ -40,9 +41,9 @@ class Budget:
         if self._left < 0:
             raise BudgetExceededError("the template does more work than is allowed")
 
-    def step(self) -> None:
-        """Count one call or one turn of a loop."""
-        self.spend(_STEP)
+    def call(self) -> None:
+        """Count one call of a function, macro or filter."""
+        self.spend(_CALL)
 
     def steps(self, iterable: Iterable[Any]) -> Iterable[Any]:
         """Count the turns of a loop over `iterable`."""
@@ -53,7 +54,7 @@ class Budget:
 
     def _counted(self, iterable: Iterable[Any]) -> Iterator[Any]:
         for item in iterable:
-            self.step()
+            self.spend(_STEP)
             yield item
 
     def made(self, value: Any) -> Any:
@@ -102,6 +103,7 @@ class Budget:
                 if isinstance(repeated, Sized) and isinstance(times, int):
                     self.size(len(repeated) * max(0, times))
         if operator == "%" and isinstance(left, str):
+            self.made(right)
             self.before_call("format", (left,))
 
     def before_call(self, name: str, arguments: tuple[Any, ...]) -> None:

@@ -7,7 +7,7 @@ Knows what chat templates in the wild use (loop controls, `generation`, `raise_e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from datetime import datetime
 from functools import cache, wraps
@@ -27,15 +27,16 @@ __all__ = ["BUDGET", "sandbox"]
 BUDGET: ContextVar[Budget] = ContextVar("BUDGET")
 """The budget of the rendering in progress; set anew for each."""
 
-_FORMATTING = ("format", "format_map")
+_LOOKING_INTO = frozenset({"changed", "count", "format", "format_map", "get", "index"})
 _COUNTED = "_counted_steps"
 _MADE = "_counted_size"
 _REMOVED_FILTERS = ("pprint", "random", "urlize", "wordwrap", "xmlattr", "center")
-_PICKING_FILTERS = frozenset(
-    "attr batch count d default first groupby items last length list map max min reject rejectattr "
-    "reverse select selectattr slice sort sum unique".split()
+_PICKING = frozenset(
+    "attr batch boolean callable count d default defined false first float integer items iterable "
+    "last length list map mapping none number reject rejectattr reverse select selectattr sequence "
+    "slice string true undefined".split()
 )
-"""Filters that make no text of the parts of what they are given."""
+"""Filters and tests that neither compare parts of what they are given nor make text of them."""
 _REMOVED_GLOBALS = ("cycler", "joiner", "lipsum")
 
 
@@ -48,7 +49,7 @@ def sandbox(now: Callable[[], datetime]) -> ImmutableSandboxedEnvironment:
         optimized=False,
         cache_size=0,
         extensions=["jinja2.ext.loopcontrols", _generation_tag()],
-        finalize=lambda value: BUDGET.get().made(value),
+        finalize=_made,
     )
     names = cast("dict[str, object]", environment.globals)
     filters = cast("dict[str, Callable[..., Any]]", environment.filters)
@@ -57,13 +58,28 @@ def sandbox(now: Callable[[], datetime]) -> ImmutableSandboxedEnvironment:
     for name in _REMOVED_FILTERS:
         del filters[name]
     filters["tojson"] = _to_json
+    tests = cast("dict[str, Callable[..., Any]]", environment.tests)
     for name, function in list(filters.items()):
-        filters[name] = _bounded(name, function)
-    filters[_COUNTED] = lambda iterable: BUDGET.get().steps(iterable)
-    filters[_MADE] = lambda value: BUDGET.get().made(value)
+        filters[name] = _bounded(function, picks=name in _PICKING and name != "string", name=name)
+    for name, function in list(tests.items()):
+        tests[name] = _bounded(function, picks=name in _PICKING, name=name)
+    filters[_COUNTED] = _steps
+    filters[_MADE] = _made
+
+    def strftime_now(layout: str) -> str:
+        return now().strftime(layout)
+
     names["raise_exception"] = _refuse
-    names["strftime_now"] = lambda layout: now().strftime(layout)
+    names["strftime_now"] = strftime_now
     return environment
+
+
+def _steps(iterable: Iterable[Any]) -> Iterable[Any]:
+    return BUDGET.get().steps(iterable)
+
+
+def _made(value: Any) -> Any:
+    return BUDGET.get().made(value)
 
 
 def _refuse(message: str) -> NoReturn:
@@ -87,14 +103,14 @@ def _to_json(
     )
 
 
-def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the filter `function`, counting what it is given and what it makes."""
+def _bounded(function: Callable[..., Any], *, picks: bool, name: str) -> Callable[..., Any]:
+    """Return the filter or test `function`, counting what it is given and what it makes."""
 
     @wraps(function)
     def bounded(*arguments: Any, **options: Any) -> Any:
         budget = BUDGET.get()
-        budget.step()
-        if name not in _PICKING_FILTERS:
+        budget.call()
+        if not picks:
             budget.made(arguments)
         budget.before_call(name, (*arguments, *options.values()))
         return budget.shown(function(*arguments, **options))
@@ -103,16 +119,26 @@ def _bounded(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _count(template: nodes.Template) -> None:
-    """Make every loop and every concatenation of `template` count its work."""
+    """Make every loop, concatenation, comparison and look-up of `template` count its work."""
     from jinja2 import nodes
 
-    for loop in list(template.find_all(nodes.For)):
-        loop.iter = nodes.Filter(loop.iter, _COUNTED, [], [], None, None, lineno=loop.lineno)
-    for joined in list(template.find_all(nodes.Concat)):
-        joined.nodes = [
-            nodes.Filter(part, _MADE, [], [], None, None, lineno=joined.lineno)
-            for part in joined.nodes
-        ]
+    def counted(expression: nodes.Expr, by: str = _MADE) -> nodes.Expr:
+        if isinstance(expression, nodes.Const | nodes.Slice):
+            return expression
+        return nodes.Filter(expression, by, [], [], None, None, lineno=expression.lineno)
+
+    kinds = (nodes.For, nodes.Concat, nodes.Compare, nodes.Operand, nodes.Pair, nodes.Getitem)
+    for node in list(template.find_all(kinds)):
+        if isinstance(node, nodes.For):
+            node.iter = counted(cast("nodes.Expr", node.iter), _COUNTED)
+        elif isinstance(node, nodes.Concat):
+            node.nodes = [counted(part) for part in node.nodes]
+        elif isinstance(node, nodes.Compare | nodes.Operand):
+            node.expr = counted(node.expr)
+        elif isinstance(node, nodes.Pair):
+            node.key = counted(node.key)
+        else:
+            node.arg = counted(node.arg)
 
 
 @cache
@@ -140,11 +166,11 @@ def _environment_class() -> type[ImmutableSandboxedEnvironment]:
             **options: Any,
         ) -> Any:
             budget = BUDGET.get()
-            budget.step()
+            budget.call()
             name, owner = getattr(__obj, "__name__", ""), getattr(__obj, "__self__", None)
             if isinstance(owner, str):
                 budget.before_call(name, (owner, *arguments, *options.values()))
-            if name in _FORMATTING:
+            if name in _LOOKING_INTO:
                 budget.made((arguments, options))
             return budget.shown(super().call(__context, __obj, *arguments, **options))
 

@@ -1,0 +1,36 @@
+"""The right reader for a checkpoint on disk; knows no hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dashinfer_lab.errors import CheckpointError
+from dashinfer_lab.hub.checkpoint import Checkpoint
+from dashinfer_lab.hub.gguf_checkpoint import GgufCheckpoint
+from dashinfer_lab.hub.safetensors_checkpoint import SafetensorsCheckpoint
+
+__all__ = ["open_checkpoint"]
+
+
+def open_checkpoint(path: str | Path) -> Checkpoint:
+    """Open a GGUF file, or a directory of one or of config.json and safetensors files.
+
+    Raises CheckpointError for what is missing, damaged or a pickle.
+    """
+    path = Path(path)
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise CheckpointError(
+                f"{path} is not a GGUF file. Give the directory that holds the model's "
+                "config.json and safetensors files; pickles (.bin, .pt) are not read."
+            )
+        return GgufCheckpoint(path)
+    if not path.is_dir():
+        raise CheckpointError(f"{path} does not exist")
+    gguf_files = sorted(path.glob("*.gguf"))
+    if gguf_files and not any(path.glob("*.safetensors*")):
+        if len(gguf_files) > 1:
+            listed = ", ".join(file.name for file in gguf_files)
+            raise CheckpointError(f"{path} holds several GGUF files: {listed}. Name one of them.")
+        return GgufCheckpoint(gguf_files[0])
+    return SafetensorsCheckpoint(path)

@@ -1,0 +1,160 @@
+"""Weights of a directory in Hugging Face's layout, read by rows; knows no architecture."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from dashinfer_lab.errors import CheckpointError
+from dashinfer_lab.hub.checkpoint import row_range
+from dashinfer_lab.hub.files import (
+    confined,
+    read_bytes_at,
+    read_json_object,
+    write_atomically,
+    write_json,
+)
+from dashinfer_lab.hub.shards import ShardedTensor, find_tensors
+from dashinfer_lab.tensor import TensorInfo, numpy_dtype
+
+__all__ = ["SafetensorsCheckpoint"]
+
+_PREFIX = "model."
+_HEAD_PREFIX = "lm_head."
+_BUFFER = re.compile(r".*\.rotary_emb\.(inv_freq|cos_cached|sin_cached)")
+_README_BYTES = 1 << 14
+
+
+class SafetensorsCheckpoint:
+    """A directory of config.json and safetensors files, open for reading; a context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory.resolve()
+        self._tensors = _canonical(find_tensors(directory))
+        self._config = read_json_object(confined(directory, "config.json"))
+        self._descriptors: dict[Path, int] = {}
+        self._closed = False
+
+    @property
+    def config(self) -> Mapping[str, object]:
+        """Contents of config.json."""
+        return self._config
+
+    @property
+    def source(self) -> str:
+        """Name of the directory, or of the hub's model if it is a snapshot."""
+        if self._directory.parent.name == "snapshots":
+            return self._directory.parent.parent.name.removeprefix("models--").replace("--", "/")
+        return self._directory.name
+
+    @property
+    def revision(self) -> str:
+        """The hub's revision of a snapshot, else a fingerprint of config and tensor table."""
+        if self._directory.parent.name == "snapshots":
+            return self._directory.name
+        table = [(name, it.path.name, it.stored) for name, it in self._tensors.items()]
+        return hashlib.sha256(repr((self._config, table)).encode()).hexdigest()
+
+    @property
+    def licence(self) -> str | None:
+        """Licence named at the top of README.md."""
+        path = confined(self._directory, "README.md")
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            text = file.read(_README_BYTES).decode("utf-8", "replace")
+        front = re.match(r"---\s*\n(.*?)\n---", text, re.DOTALL)
+        named = re.search(r"^license:\s*([\w.\-]+)\s*$", front[1], re.MULTILINE) if front else None
+        return named[1] if named else None
+
+    def names(self) -> Sequence[str]:
+        """Names of the weights, with the prefix `model.` where files lack it."""
+        return list(self._tensors)
+
+    def info(self, name: str) -> TensorInfo:
+        """Return shape and stored element type of `name`."""
+        return self._tensor(name).stored.info
+
+    def read(self, name: str, rows: slice | None = None) -> np.ndarray[Any, Any]:
+        """Read rows [start, stop) of `name` into a fresh array, elements as stored."""
+        tensor = self._tensor(name)
+        shape = tensor.stored.info.shape
+        start, stop = row_range(shape, rows)
+        row_bytes = tensor.stored.info.num_bytes // (shape[0] if shape else 1)
+        stored = read_bytes_at(
+            self._descriptor(tensor.path),
+            tensor.stored.offset + start * row_bytes,
+            (stop - start) * row_bytes,
+            tensor.path,
+        )
+        values = stored.view(numpy_dtype(tensor.stored.info.dtype))
+        return values.reshape((stop - start, *shape[1:]) if shape else ())
+
+    def write_tokenizer(self, directory: Path) -> None:
+        """Copy the tokenizer's files; the chat template and every EOS go into the two configs."""
+        generation = self._optional("generation_config.json")
+        ends = _listed(self._config.get("eos_token_id")) + _listed(generation.get("eos_token_id"))
+        generation["eos_token_id"] = list(dict.fromkeys(ends))
+        if "bos_token_id" in self._config:
+            generation.setdefault("bos_token_id", self._config["bos_token_id"])
+        write_json(directory / "generation_config.json", generation)
+        path = confined(self._directory, "tokenizer.json")
+        if not path.is_file():
+            return
+        config = self._optional("tokenizer_config.json")
+        template = confined(self._directory, "chat_template.jinja")
+        if template.is_file():
+            config["chat_template"] = template.read_text(encoding="utf-8", errors="replace")
+        write_json(directory / "tokenizer_config.json", config)
+        write_atomically(directory / "tokenizer.json", path.read_bytes())
+
+    def close(self) -> None:
+        """Close the files; closing twice is allowed."""
+        self._closed = True
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+    def __enter__(self) -> SafetensorsCheckpoint:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _tensor(self, name: str) -> ShardedTensor:
+        if name not in self._tensors:
+            raise CheckpointError(f"{self._directory} holds no tensor {name!r}")
+        return self._tensors[name]
+
+    def _descriptor(self, path: Path) -> int:
+        if self._closed:
+            raise CheckpointError(f"{self._directory} was closed; open the checkpoint again")
+        if path not in self._descriptors:
+            self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._descriptors[path]
+
+    def _optional(self, name: str) -> dict[str, object]:
+        path = confined(self._directory, name)
+        return read_json_object(path) if path.is_file() else {}
+
+
+def _canonical(tensors: Mapping[str, ShardedTensor]) -> dict[str, ShardedTensor]:
+    """Add the prefix `model.` where a checkpoint of the bare decoder lacks it; drop buffers."""
+    weights = {name: tensor for name, tensor in tensors.items() if not _BUFFER.fullmatch(name)}
+    if any(name.startswith(_PREFIX) for name in weights):
+        return weights
+    return {
+        name if name.startswith(_HEAD_PREFIX) else _PREFIX + name: tensor
+        for name, tensor in weights.items()
+    }
+
+
+def _listed(ids: object) -> list[object]:
+    if isinstance(ids, list):
+        return cast("list[object]", ids)
+    return [] if ids is None else [ids]
