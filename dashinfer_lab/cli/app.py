@@ -1,0 +1,72 @@
+"""The commands put together, and how each way of ending becomes an exit code.
+
+0 done · 1 an error of ours or of the system · 2 wrong usage · 130 interrupted
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import cast
+
+import typer
+from typer.main import get_command
+
+from dashinfer_lab.cli.bench import bench
+from dashinfer_lab.cli.convert import convert
+from dashinfer_lab.cli.info import info
+from dashinfer_lab.cli.output import print_error, print_json
+from dashinfer_lab.cli.pull import pull
+from dashinfer_lab.cli.quickstart import quickstart
+from dashinfer_lab.cli.run import run
+from dashinfer_lab.errors import DashInferLabError
+from jit_kernels.errors import JitKernelsError
+
+__all__ = ["build", "main"]
+
+# Typer ships its own click or depends on it, as its version has it; a usage error's class has
+# the same public name in both only as the base of `BadParameter`.
+_UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
+_EXPECTED = (DashInferLabError, JitKernelsError, OSError, MemoryError)
+
+
+def build() -> typer.Typer:
+    """Assemble the commands."""
+    app = typer.Typer(
+        name="dashinfer-lab",
+        help="Run large language models on CPUs.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    for command in (info, quickstart, pull, convert, run, bench):
+        app.command()(command)
+
+    @app.callback(invoke_without_command=False)
+    def root() -> None:  # pyright: ignore[reportUnusedFunction]  # the decorator registers it
+        """Run large language models on CPUs."""
+
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    as_json = "--json" in given
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may lack a model's characters
+    try:
+        code = get_command(build())(given, prog_name="dashinfer-lab", standalone_mode=False)
+    except _UsageError as error:
+        error.show()
+        if as_json:
+            print_json({"error": {"type": "UsageError", "message": error.format_message()}})
+        return 2
+    except _EXPECTED as error:
+        print_error(error, as_json=as_json)
+        return 1
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    if code == 130:
+        print_error(KeyboardInterrupt("interrupted"), as_json=as_json)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,66 @@
+"""`dashinfer-lab bench`: speed of a model against this machine's own memory bandwidth."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from dashinfer_lab.benchmark import BenchmarkPlan, BenchmarkReport, measure
+from dashinfer_lab.cli.options import AsJson, KvCacheDtype, Model, Threads, Weights
+from dashinfer_lab.cli.output import print_json, print_rows
+from dashinfer_lab.cli.progress import conversion_bar
+
+__all__ = ["bench", "rows"]
+
+
+def bench(
+    model: Model,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Length of a prompt.")] = 128,
+    new_tokens: Annotated[int, typer.Option(min=2, help="Tokens to generate.")] = 128,
+    prefill_tokens: Annotated[int, typer.Option(min=1, help="Prompt for prefill_tok_s.")] = 512,
+    batch: Annotated[int, typer.Option(min=1, help="Requests decoded together.")] = 8,
+    repetitions: Annotated[int, typer.Option(min=1, help="Runs; medians are reported.")] = 5,
+    weights: Weights = "auto",
+    kv_cache_dtype: KvCacheDtype = "auto",
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure MODEL: decoding, prefill, memory, and the share of the bandwidth it reaches."""
+    from dashinfer_lab import LLM
+
+    plan = BenchmarkPlan(prompt_tokens, new_tokens, prefill_tokens, batch, repetitions)
+    begin = perf_counter()
+    with conversion_bar() as progress:
+        llm = LLM(
+            model,
+            weights=weights,
+            threads=threads,
+            kv_cache_dtype=kv_cache_dtype,
+            progress=progress,
+        )
+    load_seconds = perf_counter() - begin
+    with llm:
+        report = measure(llm, plan, load_seconds=load_seconds)
+    if as_json:
+        print_json({"model": model, **report.as_dict()})
+    else:
+        print_rows(rows(report))
+
+
+def rows(report: BenchmarkReport) -> list[tuple[str, str]]:
+    """Figures of `report` as a person reads them."""
+    return [
+        ("decode", f"{report.decode_tok_s:.1f} tokens/s"),
+        (f"decode, {report.batch} requests", f"{report.batch_decode_tok_s:.1f} tokens/s in total"),
+        ("prefill", f"{report.prefill_tok_s:.0f} tokens/s"),
+        ("time to first token", f"{report.ttft_s:.3f} s"),
+        ("weights", f"{report.weight_bytes / 1e6:.1f} MB"),
+        ("read bandwidth", f"{report.read_bandwidth_gbs:.1f} GB/s measured"),
+        ("FMA peak", f"{report.fma_peak_gflops:.0f} GFLOP/s measured"),
+        ("bandwidth used by decode", f"{100 * report.bandwidth_fraction:.0f} %"),
+        ("peak memory", f"{report.peak_rss_mb:.0f} MB"),
+        ("load", f"{report.load_s:.2f} s"),
+        ("on", f"{report.isa}, {report.threads} threads"),
+    ]

@@ -1,0 +1,49 @@
+"""`dashinfer-lab convert`: turn a checkpoint into a directory that loads at once."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from dashinfer_lab.cli.options import AsJson, Model, Weights
+from dashinfer_lab.cli.output import print_json, remark
+from dashinfer_lab.cli.progress import conversion_bar
+
+__all__ = ["convert"]
+
+
+def convert(
+    model: Model,
+    output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="Directory to make.")],
+    weights: Weights = "a16w8",
+    overwrite: Annotated[bool, typer.Option(help="Replace a model that OUTPUT holds.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert MODEL into OUTPUT: an ONNX graph, its weights, the tokenizer."""
+    from dashinfer_lab.convert.converter import convert as convert_checkpoint
+    from dashinfer_lab.hub import open_checkpoint, resolve
+
+    begin = perf_counter()
+    with closing(open_checkpoint(resolve(model))) as checkpoint, conversion_bar() as progress:
+        artifact = convert_checkpoint(
+            checkpoint, output, weights, progress=progress, overwrite=overwrite
+        )
+    seconds = perf_counter() - begin
+    if as_json:
+        print_json(
+            {
+                "model": model,
+                "path": str(artifact.directory),
+                "scheme": artifact.metadata["scheme"],
+                "source": artifact.metadata["source"],
+                "weight_bytes": artifact.num_bytes,
+                "convert_s": seconds,
+            }
+        )
+    else:
+        remark(f"converted to {artifact.metadata['scheme']} in {seconds:.1f} s")
+        print(artifact.directory)

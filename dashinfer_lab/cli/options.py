@@ -1,0 +1,29 @@
+"""Arguments and options shared by commands, so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["AsJson", "KvCacheDtype", "Model", "Threads", "Weights"]
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="Directory (checkpoint or converted), GGUF file, or smollm2-135m.",
+    ),
+]
+Weights = Annotated[
+    str,
+    typer.Option(help="fp32, bf16 or a16w8; a16w8:32 … a16w8:512 or a16w8:row set the group size."),
+]
+KvCacheDtype = Annotated[str, typer.Option(help="Format of cached keys and values: fp32.")]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="Worker threads; by default as many as this process may use."),
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")
+]

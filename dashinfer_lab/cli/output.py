@@ -1,0 +1,39 @@
+"""Where words go: results to stdout, remarks and errors to stderr; knows no command."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+
+__all__ = ["one_line", "print_error", "print_json", "print_rows", "remark"]
+
+
+def print_json(result: Mapping[str, object]) -> None:
+    """Write `result` as the one JSON object of stdout."""
+    print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def remark(text: str) -> None:
+    """Tell the person at the terminal, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+    """Write names and values as two aligned columns."""
+    listed = list(rows)
+    width = max((len(name) for name, _ in listed), default=0)
+    for name, value in listed:
+        print(f"{name:<{width}}  {value}")
+
+
+def print_error(error: BaseException, *, as_json: bool) -> None:
+    """Write `error` as one line on stderr, and as the JSON object of stdout where asked."""
+    remark(f"error: {one_line(error)}")
+    if as_json:
+        print_json({"error": {"type": type(error).__name__, "message": one_line(error)}})
+
+
+def one_line(error: BaseException) -> str:
+    """Message of `error` without line breaks; its class where it has none."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,19 @@
+"""`dashinfer-lab pull`: fetch a model once, so that later commands find it in the cache."""
+
+from __future__ import annotations
+
+from dashinfer_lab.cli.options import AsJson, Model
+from dashinfer_lab.cli.output import print_json
+
+__all__ = ["pull"]
+
+
+def pull(model: Model, as_json: AsJson = False) -> None:
+    """Fetch MODEL into the cache and print where it lies."""
+    from dashinfer_lab.hub import resolve
+
+    path = resolve(model)
+    if as_json:
+        print_json({"model": model, "path": str(path)})
+    else:
+        print(path)

@@ -1,0 +1,104 @@
+"""A model that answers from a list, so that the command line is tested alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import dashinfer_lab
+from dashinfer_lab.cli import main
+from dashinfer_lab.events import RequestMetrics
+from dashinfer_lab.outputs import CompletionOutput, RequestOutput
+from dashinfer_lab.sampling import SamplingParams
+
+WORDS = [" Paris", ",", " a", " city"]
+
+
+def metrics(num_prompt_tokens: int, num_output_tokens: int) -> RequestMetrics:
+    """First token after 0.25 s, then ten tokens a second."""
+    last = 0.25 + 0.1 * (num_output_tokens - 1)
+    return RequestMetrics(0.0, 0.0, 0.25, last, last, num_prompt_tokens, num_output_tokens, 0)
+
+
+@dataclass
+class FakeLLM:
+    """The façade's shape; records what it was asked."""
+
+    model: str
+    weights: str = "auto"
+    threads: int | None = None
+    kv_cache_dtype: str = "auto"
+    progress: object = None
+    isa: str = "fake-isa"
+    asked: list[tuple[object, SamplingParams]] = field(default_factory=list)
+    closed: bool = False
+    config: Any = field(default_factory=lambda: SimpleNamespace(vocab_size=97))
+    made: list[FakeLLM] = field(default_factory=list)
+
+    def __enter__(self) -> FakeLLM:
+        self.threads = self.threads or 2
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
+
+    def stream(self, prompt: object, params: SamplingParams) -> Iterator[str]:
+        self.asked.append((prompt, params))
+        yield from WORDS[: params.max_tokens]
+
+    def generate(self, prompts: list[Any], params: SamplingParams) -> list[RequestOutput]:
+        self.asked.extend((prompt, params) for prompt in prompts)
+        return [self._output(prompt, params.max_tokens or 16) for prompt in prompts]
+
+    def memory(self) -> SimpleNamespace:
+        return SimpleNamespace(
+            weight_bytes=1000, weight_bytes_per_token=900, kv_bytes=64, kv_bytes_per_position=2
+        )
+
+    def _output(self, prompt: Any, num_tokens: int) -> RequestOutput:
+        ids = prompt["prompt_token_ids"] if isinstance(prompt, dict) else [1, 2, 3]
+        choice = CompletionOutput(
+            0, "".join(WORDS), list(range(num_tokens)), finish_reason="length"
+        )
+        return RequestOutput("0", None, ids, [choice], metrics=metrics(len(ids), num_tokens))
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeLLM]:
+    """The models that the command under test has made."""
+    made: list[FakeLLM] = []
+
+    def make(*args: Any, **kwargs: Any) -> FakeLLM:
+        made.append(FakeLLM(*args, **kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(dashinfer_lab, "LLM", make, raising=False)
+    monkeypatch.setattr(dashinfer_lab, "SamplingParams", SamplingParams, raising=False)
+    return made
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: exit code and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+Shell = Callable[..., Ended]
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    """Run `dashinfer-lab` with the given arguments."""
+
+    def run(*arguments: str) -> Ended:
+        code = main(arguments)
+        return Ended(code, *capsys.readouterr())
+
+    return run

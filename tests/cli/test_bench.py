@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from dashinfer_lab.benchmark import BenchmarkPlan, measure
+from tests.cli.conftest import FakeLLM, Shell
+
+ISSUE_KEYS = (
+    "decode_tok_s prefill_tok_s ttft_s weight_bytes read_bandwidth_gbs bandwidth_fraction "
+    "peak_rss_mb load_s isa threads"
+).split()
+
+
+@pytest.fixture(autouse=True)
+def _known_roof(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = pytest.importorskip("jit_kernels.bench")
+    roof = SimpleNamespace(read_bandwidth_gbs=2e-5, fma_peak_gflops=3.0)
+    monkeypatch.setattr(bench, "measure_roof", lambda threads: roof)
+
+
+def test_bench_reports_every_promised_figure(made: list[FakeLLM], shell: Shell) -> None:
+    report = json.loads(shell("bench", "m", "--repetitions", "1", "--json").out)
+
+    assert set(report) >= {*ISSUE_KEYS, "model", "batch", "batch_decode_tok_s"}
+    assert (report["isa"], report["threads"]) == ("fake-isa", 2)
+
+
+def test_bench_prints_its_figures_for_people(made: list[FakeLLM], shell: Shell) -> None:
+    ended = shell("bench", "m", "--repetitions", "1")
+
+    assert "10.0 tokens/s" in ended.out
+    assert "bandwidth used by decode" in ended.out
+
+
+def test_the_figures_follow_from_the_requests_times() -> None:
+    plan = BenchmarkPlan(
+        prompt_tokens=100, new_tokens=50, prefill_tokens=200, batch=3, repetitions=2
+    )
+    with FakeLLM("m") as llm:
+        report = measure(llm, plan, load_seconds=1.5)  # type: ignore[arg-type]  # a stand-in
+
+    assert report.decode_tok_s == pytest.approx(10)
+    assert report.batch_decode_tok_s == pytest.approx(30)
+    assert report.ttft_s == pytest.approx(0.25)
+    assert report.prefill_tok_s == pytest.approx(200 / 0.25)
+    # Half of the new tokens lie in the context on average: 900 + 2 · (100 + 25) bytes a step.
+    assert report.step_bytes == 1150
+    assert report.bandwidth_fraction == pytest.approx(1150 * 10 / 2e4)
+    assert report.load_s == 1.5
+
+
+def test_no_two_prompts_are_alike_so_no_prefix_is_shared() -> None:
+    with FakeLLM("m") as llm:
+        measure(llm, BenchmarkPlan(repetitions=2), load_seconds=0)  # type: ignore[arg-type]
+
+    prompts = [tuple(prompt["prompt_token_ids"]) for prompt, _ in llm.asked]  # type: ignore[index]
+    assert len(set(prompts)) == len(prompts)
+
+
+@pytest.mark.parametrize("option", ["--batch", "--prompt-tokens", "--repetitions"])
+def test_a_size_of_nothing_is_wrong_usage(option: str, shell: Shell) -> None:
+    ended = shell("bench", "m", option, "0")
+
+    assert ended.code == 2
+    assert option in ended.err
