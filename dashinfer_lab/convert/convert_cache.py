@@ -11,6 +11,7 @@ from dashinfer_lab.convert.artifact import Artifact, is_artifact
 from dashinfer_lab.convert.converter import conversion_identity, convert
 from dashinfer_lab.convert.weight_writer import Progress
 from dashinfer_lab.errors import ArtifactError, CheckpointError
+from dashinfer_lab.hub import open_checkpoint
 from dashinfer_lab.quantize import Scheme
 
 __all__ = ["converted"]
@@ -29,8 +30,6 @@ def converted(source: Path, scheme: Scheme | str, progress: Progress | None = No
     chosen = Scheme.parse(scheme)
     target = _directory_for(source.expanduser().resolve(), chosen)
     if not _opens(target):
-        from dashinfer_lab.hub import open_checkpoint
-
         checkpoint = open_checkpoint(source)
         try:
             convert(checkpoint, target, chosen, progress=progress, overwrite=is_artifact(target))

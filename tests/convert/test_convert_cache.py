@@ -25,7 +25,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "opened").write_text(str(len(opened)), encoding="utf-8")
         return opened[-1]
 
-    monkeypatch.setattr("dashinfer_lab.hub.open_checkpoint", open_checkpoint, raising=False)
+    monkeypatch.setattr("dashinfer_lab.convert.convert_cache.open_checkpoint", open_checkpoint)
     directory = tmp_path / "my model"
     directory.mkdir()
     (directory / "model.safetensors").write_bytes(b"weights")
