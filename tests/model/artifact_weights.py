@@ -17,7 +17,7 @@ __all__ = ["ArtifactWeights"]
 class ArtifactWeights(Mapping[str, NDArray[np.float32]]):
     """Weights [N, K] under checkpoint names, of an artifact whose groups all have one size."""
 
-    def __init__(self, artifact: Artifact, group_size: int = 64):
+    def __init__(self, artifact: Artifact, group_size: int = 64) -> None:
         self._artifact = artifact
         self._group_size = group_size
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dashinfer_lab import LLM, SamplingParams
-from dashinfer_lab.convert import Artifact
 from dashinfer_lab.tokenizer import Tokenizer
 from tests.expected import ExpectedPrompt, load_expected
 from tests.model.artifact_weights import ArtifactWeights
@@ -21,8 +21,8 @@ each_prompt = pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prom
 
 
 @pytest.fixture(scope="module")
-def llm(fp32_artifact: Artifact) -> Iterator[LLM]:
-    with LLM(str(fp32_artifact.directory)) as llm:
+def llm(embedded_gguf: Path) -> Iterator[LLM]:
+    with LLM(embedded_gguf, weights="fp32") as llm:
         yield llm
 
 
@@ -46,10 +46,8 @@ def test_48_greedy_tokens_are_those_of_transformers(llm: LLM) -> None:
 
 
 @each_prompt
-def test_prompts_encode_to_the_ids_transformers_was_given(
-    fp32_artifact: Artifact, prompt: ExpectedPrompt
-) -> None:
-    tokenizer = Tokenizer.load(fp32_artifact.directory)
+def test_prompts_encode_to_the_ids_transformers_was_given(llm: LLM, prompt: ExpectedPrompt) -> None:
+    tokenizer = Tokenizer.load(llm.artifact.directory)
 
     ids = tokenizer.encode(prompt.text)
 
@@ -58,14 +56,10 @@ def test_prompts_encode_to_the_ids_transformers_was_given(
 
 
 @pytest.mark.parametrize("name", ["english", "digits", "unicode", "code"])
-def test_the_numpy_llama_on_converted_weights_agrees_with_transformers(
-    fp32_artifact: Artifact, name: str
-) -> None:
+def test_the_numpy_llama_on_converted_weights_agrees_with_transformers(llm: LLM, name: str) -> None:
     (prompt,) = (p for p in PROMPTS if p.name == name)
 
-    logits = llama_logits(
-        fp32_artifact.config, ArtifactWeights(fp32_artifact), prompt.token_ids.tolist()
-    )
+    logits = llama_logits(llm.config, ArtifactWeights(llm.artifact), prompt.token_ids.tolist())
 
     # fp32 against float64 measures 5e-6 of the row's largest for either side.
     assert prompt.error(logits).max() <= 1e-5

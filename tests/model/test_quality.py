@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from dashinfer_lab import LLM
-from dashinfer_lab.convert import Artifact
 from tests.expected import load_expected
 from tests.model.artifact_weights import ArtifactWeights
 from tests.model.numpy_llama import llama_logits
@@ -16,15 +17,13 @@ pytestmark = pytest.mark.model
 _NAMES = ("digits", "unicode", "code")
 
 
-def test_integer_activations_move_logits_by_less_than_a_thousandth(
-    a16w8_artifact: Artifact,
-) -> None:
+def test_integer_activations_move_logits_by_less_than_a_thousandth(embedded_gguf: Path) -> None:
     prompts = [p.token_ids.tolist() for p in load_expected() if p.name in _NAMES]
-    weights = ArtifactWeights(a16w8_artifact)
-    reference = np.concatenate([llama_logits(a16w8_artifact.config, weights, p) for p in prompts])
 
-    with LLM(str(a16w8_artifact.directory)) as llm:
+    with LLM(embedded_gguf, weights="a16w8") as llm:
         logits = np.concatenate([llm.logits(p) for p in prompts])
+        weights = ArtifactWeights(llm.artifact)
+        reference = np.concatenate([llama_logits(llm.config, weights, p) for p in prompts])
 
     # Rounding to int16 relative to the largest of 64 activations, emulated in NumPy, measures
     # 4.5e-4 at worst and 1.6e-4 in the median; rows are relative to their largest logit.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tests.expected import EXPECTED_FILE
 from tests.oracle.gguf_llama import read_gguf_llama, tokenizer_of, transformers_llama
-from tests.oracle.witness import greedy_tokens, whole_logits
+from tests.oracle.witness import choices, greedy_tokens, whole_logits
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -90,8 +90,9 @@ def _long_text(tokenizer: Tokenizer) -> str:
 def _fingerprint(
     model: LlamaForCausalLM, token_ids: list[int], ids: NDArray[np.int64]
 ) -> dict[str, NDArray[np.generic]]:
-    logits = whole_logits(model, token_ids)
-    greedy, margin = greedy_tokens(model, token_ids, _NUM_GREEDY)
+    greedy = greedy_tokens(model, token_ids, _NUM_GREEDY)
+    rows = whole_logits(model, [*token_ids, *greedy[:-1]])
+    logits, (_, margin) = rows[: len(token_ids)], choices(rows[len(token_ids) - 1 :])
     if margin < _LEAST_MARGIN:
         raise SystemExit(f"a greedy choice leads by {margin:.1e} only: change that prompt's text")
     return {

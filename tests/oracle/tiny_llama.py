@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,12 +50,12 @@ CASES = (
     TinyCase("grouped queries, untied"),
     TinyCase("tied", {"tie_word_embeddings": True}),
     TinyCase("one head each", {"num_attention_heads": 3, "num_key_value_heads": 3}),
-    TinyCase("one key head for all", {"num_attention_heads": 5, "num_key_value_heads": 1}),
+    TinyCase("one key head for all", {"num_attention_heads": 6, "num_key_value_heads": 1}),
     TinyCase("attention biases", {"attention_bias": True}),
     TinyCase("mlp biases", {"mlp_bias": True}),
     TinyCase("heads of 64", {"hidden_size": 200, "head_dim": 64}),
     TinyCase("heads of 80", {"num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 80}),
-    TinyCase("heads of 128", {"hidden_size": 130, "head_dim": 128, "rope_theta": 500000.0}),
+    TinyCase("heads of 128", {"hidden_size": 132, "head_dim": 128, "rope_theta": 500000.0}),
     TinyCase("sharded", max_shard_size="100KB"),
     TinyCase("stored as bfloat16", dtype="bfloat16"),
     TinyCase("stored as float16", {"tie_word_embeddings": True}, dtype="float16"),
@@ -67,18 +68,20 @@ def save_tiny_llama(case: TinyCase, directory: Path, seed: int = 1) -> LlamaForC
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
+    dtype: torch.dtype = getattr(torch, case.dtype)
     config = LlamaConfig(**{**_BASE, **case.changes})
     model = LlamaForCausalLM(config).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.copy_(_wide(name, parameter, generator))
-    model = model.to(getattr(torch, case.dtype))
-    model.save_pretrained(directory, max_shard_size=case.max_shard_size)
+            parameter.copy_(_wide(name, parameter, generator).to(dtype))
+    # A copy is narrowed: `to` would round the rotary frequencies of `model` itself as well.
+    narrow = deepcopy(model).to(dtype)
+    narrow.save_pretrained(directory, max_shard_size=case.max_shard_size)
     _write_tokenizer(directory, config.vocab_size)
     if case.rope_theta_at_top:
         _spell_as_transformers_4(directory / "config.json")
-    return model.float()
+    return model
 
 
 def _wide(name: str, parameter: Tensor, generator: Any) -> Tensor:
