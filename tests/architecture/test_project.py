@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.architecture.source_tree import ROOT
+from tests.architecture.test_boundaries import HEAVY
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,3 +57,9 @@ def test_every_lint_exception_has_its_reason() -> None:
 
     assert exceptions
     assert [line for line in exceptions if "#" not in line] == []
+
+
+def test_ruff_bans_the_same_heavy_packages() -> None:
+    tidy = PROJECT["tool"]["ruff"]["lint"]["flake8-tidy-imports"]
+
+    assert set(tidy["banned-module-level-imports"]) == HEAVY
