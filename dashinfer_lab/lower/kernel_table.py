@@ -14,8 +14,6 @@ __all__ = ["kernel_table", "workspace_bytes"]
 @lru_cache(maxsize=1)
 def kernel_table() -> dict[str, Kernel]:
     """Every kernel a plan may name."""
-    from jit_kernels.kernels.sample import sample
-
     from jit_kernels.kernels.attention import attention
     from jit_kernels.kernels.attention_merge import attention_merge
     from jit_kernels.kernels.embedding import embedding
@@ -24,6 +22,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.prepare import prepare
     from jit_kernels.kernels.rmsnorm import rmsnorm_prepare
     from jit_kernels.kernels.rope_append import rope_append
+    from jit_kernels.kernels.sample import sample
     from jit_kernels.kernels.swiglu import swiglu_prepare
 
     kernels = (
@@ -44,14 +43,13 @@ def kernel_table() -> dict[str, Kernel]:
 
 def workspace_bytes(head_dim: int, heads_per_kv: int, vocab_size: int) -> int:
     """Scratch that one worker needs for the largest of a model's kernels, in whole pages."""
-    from jit_kernels.kernels.sample import workspace_floats as sample_floats
-
     from jit_kernels.kernels.attention import workspace_floats
     from jit_kernels.kernels.linear_blocks import WORKSPACE_BYTES
+    from jit_kernels.kernels.sample import sample_workspace_bytes
 
     largest = max(
         WORKSPACE_BYTES,
         4 * workspace_floats(head_dim, heads_per_kv),
-        4 * sample_floats(vocab_size),
+        sample_workspace_bytes(vocab_size),
     )
     return -(-largest // 4096) * 4096

@@ -55,7 +55,6 @@ def lower(artifact: Artifact, limits: PlanLimits) -> ProgramPlan:
         num_kv_heads=config.num_kv_heads,
         head_dim=config.head_dim,
         vocab_size=config.vocab_size,
-        hidden_size=selection.hidden_size,
         logits_stride=selection.logits_stride,
         weight_bytes_per_token=_bytes_per_token(ops, artifact),
     )

@@ -142,6 +142,5 @@ class ProgramPlan:
     num_kv_heads: int
     head_dim: int
     vocab_size: int
-    hidden_size: int
     logits_stride: int
     weight_bytes_per_token: int

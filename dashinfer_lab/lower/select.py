@@ -1,7 +1,6 @@
-"""Operations to kernels: formats, layouts, barriers and operands of every call.
+"""Operations to kernel calls: formats, layouts, barriers and operands.
 
-A linear's input is prepared by the operator that makes it (RMSNorm, SwiGLU) or by `prepare`, once
-for each form that its readers want. Knows kernels by name; addresses come later.
+Knows kernels by name; addresses come later.
 """
 
 from __future__ import annotations
@@ -10,12 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dashinfer_lab.errors import UnsupportedModelError
+from dashinfer_lab.lower.calls import LOGITS, Calls, Constants
 from dashinfer_lab.lower.ops import Op, Weight, consumers
 from dashinfer_lab.lower.plan import (
-    ArenaOperand,
-    BarrierKind,
-    CacheOperand,
-    CounterOperand,
     NothingOperand,
     Operand,
     PlanLimits,
@@ -23,37 +19,26 @@ from dashinfer_lab.lower.plan import (
     RowsOf,
     StepOperand,
     TensorOperand,
-    WorkspaceOperand,
 )
-from dashinfer_lab.lower.views import FLOAT_BYTES, View, assign_views, padded, value_widths
+from dashinfer_lab.lower.select_attention import select_attention, select_rope_append
+from dashinfer_lab.lower.select_prepare import Preparer
+from dashinfer_lab.lower.views import assign_views, padded, value_widths
 from dashinfer_lab.quantize import GROUP_SIZES
-from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS, padded_k
+from jit_kernels.panels import PANEL_WIDTH
 
-__all__ = ["LOGITS", "Selection", "select_kernels"]
+__all__ = ["Selection", "select_kernels"]
 
-LOGITS = "logits"
 _LARGEST_ACTIVATION_GROUP = 256
-_CACHE_LINE = 64
+_PREPARED_BY_THEIR_READERS = ("rmsnorm", "swiglu")
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A linear's input as the kernel wants it."""
-
-    activations: str
-    scales: str
-    copy_bytes: int
-    scales_copy_bytes: int
-
-
-@dataclass(slots=True)
 class Selection:
     """Planned calls and the size of every buffer they name, in bytes."""
 
-    ops: list[PlannedOp]
-    sizes: dict[str, int]
+    ops: Sequence[PlannedOp]
+    sizes: Mapping[str, int]
     logits_stride: int
-    hidden_size: int
 
 
 def select_kernels(
@@ -73,35 +58,32 @@ class _Selector:
         self, ops: Sequence[Op], limits: PlanLimits, scale_formats: Mapping[str, str]
     ) -> None:
         self._ops = ops
-        self._limits = limits
         self._scale_formats = scale_formats
-        self._makers = {output: op for op in ops for output in op.outputs}
-        self._views = assign_views(ops, value_widths(ops))
-        self._prepared: dict[tuple[str, str, int], _Prepared] = {}
-        self._planned: list[PlannedOp] = []
-        self._sizes: dict[str, int] = {}
+        self._calls = Calls(limits, assign_views(ops, value_widths(ops)))
+        makers = {output: op for op in ops for output in op.outputs}
+        self._preparer = Preparer(self._calls, makers)
 
     def visit(self, op: Op) -> None:
         """Append the calls of one operation."""
-        if op.kind in ("rmsnorm", "swiglu"):
-            others = [r.kind for r in consumers(self._ops, op.outputs[0]) if r.kind != "linear"]
+        if op.kind in _PREPARED_BY_THEIR_READERS:
+            readers = consumers(self._ops, op.outputs[0])
+            others = [reader.kind for reader in readers if reader.kind != "linear"]
             if others:
                 raise UnsupportedModelError(f"{op.name}: {op.kind} read by {others[0]}")
-            return
-        method = {
-            "embedding": self._embedding,
-            "linear": self._linear,
-            "rope_append": self._rope_append,
-            "paged_attention": self._attention,
-        }.get(op.kind)
-        if method is None:
-            raise UnsupportedModelError(f"{op.name}: {op.kind} has no kernel on its own")
-        method(op)
+        elif op.kind == "embedding":
+            self._embedding(op)
+        elif op.kind == "linear":
+            self._linear(op)
+        elif op.kind == "rope_append":
+            select_rope_append(self._calls, op)
+        elif op.kind == "paged_attention":
+            select_attention(self._calls, op)
+        else:
+            raise UnsupportedModelError(f"{op.name}: {op.kind} has no kernel of its own")
 
     def finish(self) -> Selection:
         """Append sampling and hand over."""
-        logits = self._views[LOGITS]
-        hidden = next(op["weight"].k for op in self._ops if op.kind == "embedding")
+        logits = self._calls.views[LOGITS]
         operands: dict[str, Operand] = {
             "logits": StepOperand(LOGITS),
             "logits_stride": logits.stride,
@@ -111,41 +93,43 @@ class _Selector:
             "finite_out": StepOperand("finite_out"),
             "logsumexp_out": StepOperand("logsumexp_out"),
         }
-        self._call("sample", {}, operands, "sample", None, rows="num_logit_rows")
-        return Selection(self._planned, self._sizes, logits.stride, hidden)
+        self._calls.add("sample", {}, operands, "sample", None, rows="num_logit_rows")
+        return Selection(self._calls.planned, self._calls.sizes, logits.stride)
 
     def _embedding(self, op: Op) -> None:
         weight: Weight = op["weight"]
         operands: dict[str, Operand] = {
             "token_ids": StepOperand("token_ids"),
-            **self._weight_operands([weight]),
-            "minimum_": self._weight_operands([weight])["minimum"],
+            **_weight_operands(weight),
             "group_size": weight.group_size or weight.k,
             "n": weight.k,
         }
-        constants = {"format": weight.format, "scale_format": self._scale_format(weight)}
-        self._write("embedding", constants, operands, op, self._views[op.outputs[0]])
+        constants: Constants = {
+            "weight_format": weight.format,
+            "scale_format": self._scale_format(weight),
+        }
+        view = self._calls.views[op.outputs[0]]
+        self._calls.write("embedding", constants, operands, op, view)
 
     def _linear(self, op: Op) -> None:
         weights: tuple[Weight, ...] = op["weights"]
         first = weights[0]
         rows: RowsOf = "num_logit_rows" if LOGITS in op.outputs else "num_tokens"
         group = _activation_group(first)
-        prepared = self._prepare(op, first, group, rows)
-        biases = tuple(bias for bias in op["biases"] if bias is not None)
+        form = "i16" if first.format == "u8" else "f32"
+        prepared = self._preparer.prepare(op, form, first.k, group, rows)
         widths = tuple(padded(weight.n) for weight in weights)
-        residual = self._views[op.inputs[1]] if op["residual"] else None
+        biases = tuple(bias for bias in op["biases"] if bias is not None)
+        residual = self._calls.views[op.inputs[1]] if op["residual"] else None
+        # Fused weights lie one after the other, so the first one's address serves for all.
         operands: dict[str, Operand] = {
-            "activations": ArenaOperand(prepared.activations),
-            "activation_scales": ArenaOperand(prepared.scales),
-            "copy_bytes": prepared.copy_bytes,
-            "scales_copy_bytes": prepared.scales_copy_bytes,
-            **self._weight_operands(weights),
+            **prepared.operands(),
+            **_weight_operands(first),
             "bias": TensorOperand(biases, widths) if biases else NothingOperand(),
-            "residual": self._place(residual) if residual else NothingOperand(),
+            "residual": self._calls.place(residual) if residual else NothingOperand(),
             "residual_stride": residual.stride if residual else 0,
             "in_features": first.k,
-            "num_panels": sum(widths) // 16,
+            "num_panels": sum(widths) // PANEL_WIDTH,
             "groups_per_scale": -(-first.group_size // group) if group else 0,
         }
         constants: dict[str, int | str | bool] = {
@@ -154,228 +138,38 @@ class _Selector:
         }
         if first.format == "u8":
             constants |= {"group": group, "scale_format": self._scale_format(first)}
-        reads = [prepared.activations, prepared.scales] + ([residual.buffer] if residual else [])
-        self._write(
-            f"linear_{first.format}", constants, operands, op, self._views[op.outputs[0]],
-            reads=reads, rows=rows, alias=self._alias(op) if residual else None,
-        )  # fmt: skip
+        self._calls.write(
+            f"linear_{first.format}",
+            constants,
+            operands,
+            op,
+            self._calls.views[op.outputs[0]],
+            reads=[prepared.activations, prepared.scales, *([residual.buffer] if residual else [])],
+            rows=rows,
+            alias=self._alias(op) if residual else None,
+        )
 
     def _alias(self, op: Op) -> str | None:
-        """The residual's buffer, if this is the last operation that reads it."""
+        """The residual's buffer, if no later operation reads it."""
         value = op.inputs[1]
-        readers = self._readers_through_prepare(value)
-        return self._views[value].buffer if readers and readers[-1] is op else None
-
-    def _readers_through_prepare(self, value: str) -> list[Op]:
-        """Operations at which `value` is read, in order; RMSNorm reads where its linears run."""
-        found: set[int] = set()
-        for op in consumers(self._ops, value):
-            through = op.kind in ("rmsnorm", "swiglu")
-            for reader in consumers(self._ops, op.outputs[0]) if through else [op]:
-                found.add(id(reader))
-        return [op for op in self._ops if id(op) in found]
-
-    def _prepare(self, op: Op, weight: Weight, group: int, rows: RowsOf) -> _Prepared:
-        """The op's input in the form its weight wants, prepared now if no one has yet."""
-        value = op.inputs[0]
-        form = "i16" if weight.format == "u8" else "f32"
-        key = (value, form, group)
-        if key not in self._prepared:
-            prepared = self._prepared_buffers(f"{value}.{form}{group or ''}", weight.k, form, group)
-            self._prepared[key] = prepared
-            constants: dict[str, int | str | bool] = {
-                "form": form,
-                "group": group or 64,
-                "row_tile": self._limits.row_tile,
-            }
-            self._prepare_call(op, value, constants, prepared, rows)
-        return self._prepared[key]
-
-    def _prepared_buffers(self, name: str, k: int, form: str, group: int) -> _Prepared:
-        row_bytes = padded_k(k) * (2 if form == "i16" else 4)
-        scale_bytes = -(-k // group) * 8 if group else 8
-        sizes: list[int] = []
-        copies: list[int] = []
-        tile = self._limits.row_tile
-        rows = max(-(-self._limits.max_tokens // tile) * tile, GEMV_ROWS)
-        for size in (row_bytes, scale_bytes):
-            copy = -(-REDUNDANT_ROWS * size // _CACHE_LINE) * _CACHE_LINE
-            copies.append(copy)
-            sizes.append(max(rows * size, copy * self._limits.num_threads))
-        activations, scales = f"{name}.activations", f"{name}.scales"
-        self._sizes[activations], self._sizes[scales] = sizes
-        return _Prepared(activations, scales, *copies)
-
-    def _prepare_call(
-        self,
-        op: Op,
-        value: str,
-        constants: dict[str, int | str | bool],
-        prepared: _Prepared,
-        rows: RowsOf,
-    ) -> None:
-        maker = self._makers[value]
-        operands: dict[str, Operand] = {
-            "activations": ArenaOperand(prepared.activations),
-            "activation_scales": ArenaOperand(prepared.scales),
-            "copy_bytes": prepared.copy_bytes,
-            "scales_copy_bytes": prepared.scales_copy_bytes,
-        }
-        if maker.kind == "rmsnorm":
-            kernel, sources = "rmsnorm_prepare", [self._views[maker.inputs[0]]]
-            constants = {**constants, "gather": rows == "num_logit_rows"}
-            operands |= {
-                "weight": TensorOperand((maker["weight"],)),
-                "eps": maker["eps"],
-                "row_indices": StepOperand("logit_rows"),
-            }
-        elif maker.kind == "swiglu":
-            kernel, sources = "swiglu_prepare", [self._views[v] for v in maker.inputs]
-        else:
-            kernel, sources = "prepare", [self._views[value]]
-        if rows == "num_logit_rows" and maker.kind != "rmsnorm":
-            raise UnsupportedModelError(f"{op.name}: the head must follow a norm")
-        names = ("gate", "up") if maker.kind == "swiglu" else ("x",)
-        operands |= {name: self._place(view) for name, view in zip(names, sources, strict=True)}
-        stride = sources[0].stride
-        operands |= {"x_stride": stride, "stride": stride, "n": sources[0].width}
-        reads = tuple(dict.fromkeys(view.buffer for view in sources))
-        writes = (prepared.activations, prepared.scales)
-        name = maker.name if maker.kind in ("rmsnorm", "swiglu") else f"{op.name}.prepare"
-        self._call(
-            kernel, constants, operands, name, op.layer, rows=rows, barrier="shared", reads=reads,
-            writes=writes,
-        )  # fmt: skip
-
-    def _rope_append(self, op: Op) -> None:
-        query, key, value = (self._views[v] for v in op.inputs)
-        if op["head_dim"] % 16:
-            raise UnsupportedModelError(
-                f"{op.name}: head size {op['head_dim']} is not a multiple of 16"
-            )
-        if not query.buffer == key.buffer == value.buffer:
-            raise UnsupportedModelError(f"{op.name}: q, k, v do not lie side by side")
-        target = self._views[op.outputs[0]]
-        operands: dict[str, Operand] = {
-            "qkv": self._place(query),
-            "qkv_stride": query.stride,
-            "positions": StepOperand("positions"),
-            "cos": TensorOperand((op["cos"],)),
-            "sin": TensorOperand((op["sin"],)),
-            "slots": StepOperand("slots"),
-            "q_out": self._place(target),
-            "q_stride": target.stride,
-            "kv": CacheOperand(op.layer or 0),
-            "num_heads": op["num_heads"],
-            "num_kv_heads": op["num_kv_heads"],
-        }
-        self._grow(target)
-        self._call(
-            "rope_append", {"head_dim": op["head_dim"]}, operands, op.name, op.layer,
-            barrier="always", reads=(query.buffer,), writes=(target.buffer,),
-        )  # fmt: skip
-
-    def _attention(self, op: Op) -> None:
-        query, target = self._views[op.inputs[0]], self._views[op.outputs[0]]
-        heads_per_kv = op["num_heads"] // op["num_kv_heads"]
-        constants = {"head_dim": op["head_dim"], "heads_per_kv": heads_per_kv}
-        shared: dict[str, Operand] = {
-            "num_kv_heads": op["num_kv_heads"],
-            "out_stride": target.stride,
-            "partials": StepOperand("partials"),
-        }
-        operands: dict[str, Operand] = {
-            **shared,
-            "num_items": StepOperand("num_items"),
-            "items": StepOperand("items"),
-            "queries": self._place(query),
-            "query_stride": query.stride,
-            "pages": CacheOperand(op.layer or 0),
-            "page_tables": StepOperand("page_tables"),
-            "scale": op["scale"],
-        }
-        self._write("attention", constants, operands, op, target, reads=[query.buffer])
-        merge: dict[str, Operand] = {
-            **shared,
-            "num_splits": StepOperand("num_splits"),
-            "splits": StepOperand("splits"),
-        }
-        self._write("attention_merge", constants, merge, op, target, reads=[])
-
-    def _weight_operands(self, weights: Sequence[Weight]) -> dict[str, Operand]:
-        """Fused weights lie one after the other, so the first one's address serves for all."""
-        first = weights[0]
-        operands: dict[str, Operand] = {"panels": TensorOperand((first.panels,))}
-        for name, tensor in (("scale", first.scale), ("minimum", first.minimum)):
-            operands[name] = TensorOperand((tensor,)) if tensor else NothingOperand()
-        return operands
+        readers: set[int] = set()
+        for reader in consumers(self._ops, value):
+            # RMSNorm and SwiGLU read where the linears that follow them run.
+            through = reader.kind in _PREPARED_BY_THEIR_READERS
+            found = consumers(self._ops, reader.outputs[0]) if through else [reader]
+            readers.update(id(each) for each in found)
+        last = [each for each in self._ops if id(each) in readers][-1]
+        return self._calls.views[value].buffer if last is op else None
 
     def _scale_format(self, weight: Weight) -> str:
         return self._scale_formats[weight.scale] if weight.scale else "f32"
 
-    def _place(self, view: View) -> Operand:
-        if view.buffer == LOGITS:
-            return StepOperand(LOGITS)
-        return ArenaOperand(view.buffer, view.byte_offset)
 
-    def _grow(self, view: View) -> None:
-        if view.buffer != LOGITS:
-            self._sizes[view.buffer] = self._limits.max_tokens * view.stride * FLOAT_BYTES
-
-    def _write(
-        self,
-        kernel: str,
-        constants: Mapping[str, int | str | bool],
-        operands: Mapping[str, Operand],
-        op: Op,
-        view: View,
-        *,
-        reads: Sequence[str] = (),
-        rows: RowsOf = "num_tokens",
-        alias: str | None = None,
-    ) -> None:
-        """A call that writes float rows and that everyone waits for."""
-        self._grow(view)
-        operands = {**operands, "out": self._place(view), "out_stride": view.stride}
-        writes = () if view.buffer == LOGITS else (view.buffer,)
-        self._call(
-            kernel, constants, operands, op.name, op.layer, rows=rows, barrier="always",
-            reads=tuple(reads), writes=writes, alias=alias,
-        )  # fmt: skip
-
-    def _call(
-        self,
-        kernel: str,
-        constants: Mapping[str, int | str | bool],
-        operands: Mapping[str, Operand],
-        name: str,
-        layer: int | None,
-        *,
-        rows: RowsOf = "num_tokens",
-        barrier: BarrierKind = "always",
-        reads: Sequence[str] = (),
-        writes: Sequence[str] = (),
-        alias: str | None = None,
-    ) -> None:
-        everywhere: dict[str, Operand] = {
-            "rows": StepOperand(rows),
-            "counter": CounterOperand(),
-            "workspace": WorkspaceOperand(),
-        }
-        self._planned.append(
-            PlannedOp(
-                kernel,
-                dict(constants),
-                {**everywhere, **operands},
-                rows,
-                barrier,  # type: ignore[arg-type]  # a Literal at every call
-                name,
-                layer,
-                tuple(reads),
-                tuple(writes),
-                alias,
-            )  # fmt: skip
-        )
+def _weight_operands(weight: Weight) -> dict[str, Operand]:
+    operands: dict[str, Operand] = {"panels": TensorOperand((weight.panels,))}
+    for name, tensor in (("scale", weight.scale), ("minimum", weight.minimum)):
+        operands[name] = TensorOperand((tensor,)) if tensor else NothingOperand()
+    return operands
 
 
 def _activation_group(weight: Weight) -> int:
@@ -385,8 +179,6 @@ def _activation_group(weight: Weight) -> int:
     """
     if weight.format != "u8":
         return 0
-    return min(weight.group_size, _LARGEST_ACTIVATION_GROUP) if _is_power(weight) else 256
-
-
-def _is_power(weight: Weight) -> bool:
-    return weight.group_size in GROUP_SIZES
+    if weight.group_size not in GROUP_SIZES:
+        return _LARGEST_ACTIVATION_GROUP
+    return min(weight.group_size, _LARGEST_ACTIVATION_GROUP)

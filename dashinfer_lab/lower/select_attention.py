@@ -1,0 +1,74 @@
+"""Calls for attention: turn q, append k and v to the pages, attend, merge split rows."""
+
+from __future__ import annotations
+
+from dashinfer_lab.errors import UnsupportedModelError
+from dashinfer_lab.lower.calls import Calls
+from dashinfer_lab.lower.ops import Op
+from dashinfer_lab.lower.plan import CacheOperand, Operand, StepOperand, TensorOperand
+from jit_kernels.panels import PANEL_WIDTH
+
+__all__ = ["select_attention", "select_rope_append"]
+
+
+def select_rope_append(calls: Calls, op: Op) -> None:
+    """Rotate q into a buffer of its own, k and v into the pages."""
+    query, key, value = (calls.views[name] for name in op.inputs)
+    if op["head_dim"] % PANEL_WIDTH:
+        raise UnsupportedModelError(
+            f"{op.name}: head size {op['head_dim']} is not a multiple of {PANEL_WIDTH}"
+        )
+    if not query.buffer == key.buffer == value.buffer:
+        raise UnsupportedModelError(f"{op.name}: q, k and v do not lie side by side")
+    target = calls.views[op.outputs[0]]
+    operands: dict[str, Operand] = {
+        "qkv": calls.place(query),
+        "qkv_stride": query.stride,
+        "positions": StepOperand("positions"),
+        "cos": TensorOperand((op["cos"],)),
+        "sin": TensorOperand((op["sin"],)),
+        "slots": StepOperand("slots"),
+        "q_out": calls.place(target),
+        "q_stride": target.stride,
+        "kv": CacheOperand(op.layer or 0),
+        "num_heads": op["num_heads"],
+        "num_kv_heads": op["num_kv_heads"],
+    }
+    calls.claim(target)
+    calls.add(
+        "rope_append",
+        {"head_dim": op["head_dim"]},
+        operands,
+        op.name,
+        op.layer,
+        reads=(query.buffer,),
+        writes=(target.buffer,),
+    )
+
+
+def select_attention(calls: Calls, op: Op) -> None:
+    """Attend over the pages; rows whose segments were split are merged afterwards."""
+    query, target = calls.views[op.inputs[0]], calls.views[op.outputs[0]]
+    heads_per_kv = op["num_heads"] // op["num_kv_heads"]
+    constants = {"head_dim": op["head_dim"], "heads_per_kv": heads_per_kv}
+    shared: dict[str, Operand] = {
+        "num_kv_heads": op["num_kv_heads"],
+        "partials": StepOperand("partials"),
+    }
+    attend: dict[str, Operand] = {
+        **shared,
+        "num_items": StepOperand("num_items"),
+        "items": StepOperand("items"),
+        "queries": calls.place(query),
+        "query_stride": query.stride,
+        "pages": CacheOperand(op.layer or 0),
+        "page_tables": StepOperand("page_tables"),
+        "scale": op["scale"],
+    }
+    merge: dict[str, Operand] = {
+        **shared,
+        "num_splits": StepOperand("num_splits"),
+        "splits": StepOperand("splits"),
+    }
+    calls.write("attention", constants, attend, op, target, reads=[query.buffer])
+    calls.write("attention_merge", constants, merge, op, target)

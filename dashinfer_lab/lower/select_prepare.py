@@ -1,0 +1,110 @@
+"""Calls that prepare the inputs of linear layers, once for each form their readers want.
+
+RMSNorm and SwiGLU write prepared rows themselves; any other value goes through `prepare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dashinfer_lab.errors import UnsupportedModelError
+from dashinfer_lab.lower.calls import Calls
+from dashinfer_lab.lower.ops import Op
+from dashinfer_lab.lower.plan import ArenaOperand, Operand, RowsOf, StepOperand, TensorOperand
+from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS, padded_k
+
+__all__ = ["Prepared", "Preparer"]
+
+_CACHE_LINE = 64
+_UNUSED_GROUP = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A linear's input in the arena; the distances are between workers' own copies."""
+
+    activations: str
+    scales: str
+    copy_bytes: int
+    scales_copy_bytes: int
+
+    def operands(self) -> dict[str, Operand]:
+        """As kernels on both sides name them."""
+        return {
+            "activations": ArenaOperand(self.activations),
+            "activation_scales": ArenaOperand(self.scales),
+            "copy_bytes": self.copy_bytes,
+            "scales_copy_bytes": self.scales_copy_bytes,
+        }
+
+
+class Preparer:
+    """Remembers what is prepared already."""
+
+    def __init__(self, calls: Calls, makers: Mapping[str, Op]) -> None:
+        self._calls = calls
+        self._makers = makers
+        self._done: dict[tuple[str, str, int], Prepared] = {}
+
+    def prepare(self, reader: Op, form: str, k: int, group: int, rows: RowsOf) -> Prepared:
+        """The input of linear `reader` as "f32" or "i16" rows; `group` is 0 for f32."""
+        value = reader.inputs[0]
+        key = (value, form, group)
+        if key not in self._done:
+            self._done[key] = self._buffers(f"{value}.{form}{group or ''}", k, form, group)
+            constants: dict[str, int | str | bool] = {"form": form, "group": group or _UNUSED_GROUP}
+            self._call(reader, value, constants, self._done[key], rows)
+        return self._done[key]
+
+    def _buffers(self, name: str, k: int, form: str, group: int) -> Prepared:
+        limits = self._calls.limits
+        row_bytes = padded_k(k) * (2 if form == "i16" else 4)
+        scale_bytes = 8 * (-(-k // group) if group else 1)
+        tile = limits.row_tile
+        rows = max(-(-limits.max_tokens // tile) * tile, GEMV_ROWS)
+        names = (f"{name}.activations", f"{name}.scales")
+        copies: list[int] = []
+        for buffer, size in zip(names, (row_bytes, scale_bytes), strict=True):
+            copy = -(-REDUNDANT_ROWS * size // _CACHE_LINE) * _CACHE_LINE
+            self._calls.sizes[buffer] = max(rows * size, copy * limits.num_threads)
+            copies.append(copy)
+        return Prepared(*names, *copies)
+
+    def _call(
+        self,
+        reader: Op,
+        value: str,
+        constants: dict[str, int | str | bool],
+        prepared: Prepared,
+        rows: RowsOf,
+    ) -> None:
+        maker = self._makers[value]
+        operands = prepared.operands()
+        if maker.kind == "rmsnorm":
+            kernel, sources = "rmsnorm_prepare", {"x": maker.inputs[0]}
+            constants["gather"] = rows == "num_logit_rows"
+            operands["weight"] = TensorOperand((maker["weight"],))
+            operands["eps"] = maker["eps"]
+            operands["row_indices"] = StepOperand("logit_rows")
+        elif rows == "num_logit_rows":
+            raise UnsupportedModelError(f"{reader.name}: the head must follow a norm")
+        elif maker.kind == "swiglu":
+            kernel, sources = "swiglu_prepare", {"gate": maker.inputs[0], "up": maker.inputs[1]}
+        else:
+            kernel, sources = "prepare", {"x": value}
+        views = {name: self._calls.views[source] for name, source in sources.items()}
+        first = next(iter(views.values()))
+        operands |= {name: self._calls.place(view) for name, view in views.items()}
+        operands |= {"x_stride": first.stride, "stride": first.stride, "n": first.width}
+        self._calls.add(
+            kernel,
+            constants,
+            operands,
+            f"{reader.name}.prepare" if kernel == "prepare" else maker.name,
+            reader.layer,
+            rows=rows,
+            barrier="shared",
+            reads=tuple(dict.fromkeys(view.buffer for view in views.values())),
+            writes=(prepared.activations, prepared.scales),
+        )
