@@ -1,0 +1,160 @@
+"""Sampling: p = softmax(x / T), cut to top_k, then to top_p; id = inverse CDF of p at u.
+
+The rule. Tokens are ordered by logit, largest first, equal ones by id, lowest first. T = 0 takes
+the first. top_k keeps the first k; top_p then keeps the shortest beginning of what is left whose
+probability reaches top_p of it, at least one token. u is Philox of (seed, choice, position), and
+the token is the first in order of id at which the running probability exceeds u.
+Rows are independent; one worker does a row, so bits do not depend on the others.
+"""
+
+from __future__ import annotations
+
+from jit_kernels.dsl import (
+    Array,
+    Value,
+    Variable,
+    constant,
+    exp,
+    if_else,
+    index,
+    log,
+    loop,
+    maximum,
+    minimum,
+    running_sum,
+    select,
+    vectorized,
+    when,
+    while_loop,
+)
+from jit_kernels.dsl.philox import philox, uniform
+from jit_kernels.kernel import kernel, worker
+from jit_kernels.kernels.sample_cut import Cut, Logits, Survey, candidate_words
+from jit_kernels.types import F32, I32, I64, U8, U32
+
+__all__ = ["REQUEST_WORDS", "sample", "sample_workspace_bytes"]
+
+REQUEST_WORDS = 8
+_BLOCK = 256  # ids summed by the fixed tree; blocks are added in order
+_SMALLEST_NORMAL = 2.0**-126
+
+
+def sample_workspace_bytes(vocab: int) -> int:
+    """Scratch memory of one worker: a weight per id, and what a cut or the block sums need."""
+    return -(-(vocab + candidate_words(vocab)) * 4 // 64) * 64
+
+
+@kernel
+def sample(
+    rows: Array[I64],
+    logits: Array[F32],
+    logits_stride: Value[I64],
+    vocab: Value[I64],
+    requests: Array[I64],
+    tokens_out: Array[I32],
+    finite_out: Array[I32],
+    logsumexp_out: Array[F32],
+    workspace: Array[U8],
+    workspace_bytes: Value[I64],
+) -> None:
+    """Draw a token for each row of `logits` [R, vocab], and log(sum(exp(row))) at T = 1.
+
+    A request is 8 words: T (float32 bits), top_k, top_p (bits), seed, choice, position, 0, 0.
+    Where a logit is not finite: `finite_out` 0, token 0, log-sum NaN.
+    """
+    me = worker()
+    weights = (workspace + me.index * workspace_bytes).view(F32)
+    first, last = me.share(rows[0])
+    for row in loop(first, last):
+        x = Logits(logits + row * logits_stride, vocab)
+        survey = x.survey()
+        largest = survey.largest
+        finite_out[row] = survey.finite.to(I32)
+        tokens_out[row] = 0
+        logsumexp_out[row] = float("nan")
+        with when(survey.finite):
+            logsumexp_out[row] = largest + log(_sum_of_exp(x, largest))
+            request = _Request(requests + row * REQUEST_WORDS)
+            for drawn in if_else(request.temperature > 0.0):
+                if drawn:
+                    tokens_out[row] = _draw(x, survey, weights, request).to(I32)
+                else:
+                    tokens_out[row] = x.first_of(largest)
+
+
+class _Request:
+    """The words of one request."""
+
+    def __init__(self, words: Array[I64]) -> None:
+        self.temperature = words[0].to(U32).bits_as(F32)
+        self.top_k = words[1]
+        self.top_p = words[2].to(U32).bits_as(F32)
+        self.seed, self.choice, self.position = words[3], words[4], words[5]
+
+    def uniform(self) -> Value[F32]:
+        """The random number of this draw, in [0, 1)."""
+        position, seed = _halves(self.position), _halves(self.seed)
+        return uniform(philox((*position, self.choice.to(U32), constant(0, U32)), seed))
+
+
+def _sum_of_exp(x: Logits, largest: Value[F32]) -> Value[F32]:
+    return x.total(lambda i: exp(x.values[i] - largest))
+
+
+def _draw(x: Logits, survey: Survey, weights: Array[F32], request: _Request) -> Value[I64]:
+    """Weigh, filter, choose."""
+    scratch = weights + x.count
+    for i in vectorized(x.count):
+        weights[i] = exp((x.values[i] - survey.largest) / request.temperature)
+    cut = Cut(x, survey, weights, scratch)
+    with when((request.top_k > 0) & (request.top_k < x.count)):
+        cut.to_count(request.top_k)
+    with when(request.top_p < 1.0):
+        whole = x.total(lambda i: weights[i])
+        cut.to_weight(maximum(request.top_p * whole, _SMALLEST_NORMAL))
+    return _inverse_cdf(weights, scratch, x.count, request.uniform())
+
+
+def _inverse_cdf(
+    weights: Array[F32], block_sums: Array[F32], vocab: Value[I64], u: Value[F32]
+) -> Value[I64]:
+    """The first id at which the sum of weights exceeds `u` of the total."""
+    num_blocks = (vocab + (_BLOCK - 1)) // _BLOCK
+    total = Variable(constant(0.0, F32))
+    for block in loop(num_blocks):
+        inside = running_sum()
+        start = weights + block * _BLOCK
+        for i in vectorized(minimum(vocab - block * _BLOCK, _BLOCK)):
+            inside += start[i]
+        block_sums[block] = inside.value()
+        total.set(total.get() + inside.value())
+    target = u * total.get()
+    block, sum_before = Variable(index(0)), Variable(constant(0.0, F32))
+    # u < 1 and the same additions as above: the walk stops at a block that holds some weight.
+    for _ in while_loop(lambda: sum_before.get() + block_sums[block.get()] <= target):
+        sum_before.set(sum_before.get() + block_sums[block.get()])
+        block.set(block.get() + 1)
+    return _first_beyond(weights, block.get() * _BLOCK, vocab, sum_before.get(), target)
+
+
+def _first_beyond(
+    weights: Array[F32],
+    start: Value[I64],
+    vocab: Value[I64],
+    before: Value[F32],
+    target: Value[F32],
+) -> Value[I64]:
+    """Walk one block id by id; where rounding leaves its sum short, its last weighted id."""
+    stop = minimum(start + _BLOCK, vocab)
+    position, token, reached = Variable(start), Variable(start), Variable(before)
+    for _ in while_loop(lambda: (position.get() < stop) & (reached.get() <= target)):
+        weight = weights[position.get()]
+        token.set(select(weight > 0.0, position.get(), token.get()))
+        reached.set(reached.get() + weight)
+        position.set(position.get() + 1)
+    return token.get()
+
+
+def _halves(word: Value[I64]) -> tuple[Value[U32], Value[U32]]:
+    """Lower and upper half of a 64-bit word."""
+    return word.to(U32), (word >> 32).to(U32)
