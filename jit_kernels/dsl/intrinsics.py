@@ -153,5 +153,6 @@ def cycle_counter() -> Any:
     trace, word = current(), ir.IntType(64)
     if trace.isa.is_x86:
         return trace.call("llvm.readcyclecounter", word, [])
-    # LLVM's intrinsic is 0 here: aarch64 lets user code read its timer only.
-    return trace.builder.asm(ir.FunctionType(word, []), "mrs $0, cntvct_el0", "=r", [], True)
+    # The same intrinsic is 0 here: aarch64 lets user code read its timer only.
+    function = trace.declare("llvm.read_volatile_register.i64", word, [ir.MetaDataType()])
+    return trace.builder.call(function, [trace.module.add_metadata(["cntvct_el0"])])

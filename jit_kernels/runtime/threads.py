@@ -77,6 +77,12 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def thread_ids(self) -> list[int]:
+        """The system's ids of the workers, the caller's not among them."""
+        self.run(self.address("walk"), _EMPTY.ctypes.data)  # once it has run, a worker is known
+        return [int(thread) for thread in self._blocks[1:, 3]]
+
     def address(self, symbol: str) -> int:
         """Address of one of the runtime's own functions."""
         return self._addresses[symbol]
@@ -106,8 +112,7 @@ class Pool:
 
         For measurements: elsewhere the scheduler knows better what else is running.
         """
-        self.run(self.address("walk"), _EMPTY.ctypes.data)  # every worker has noted its id
-        threads = [0, *(int(thread) for thread in self._blocks[1:, 3])]
+        threads = [0, *self.thread_ids]
         before = os.sched_getaffinity(0)
         try:
             for thread, cpu in zip(threads, cpus, strict=False):

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jit_kernels.runtime import aligned
+
+
+@pytest.mark.parametrize("shape", [0, 1, 7, 1003, (3, 5), (0, 4), (2, 3, 1003)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int64])
+def test_a_buffer_begins_aligned_and_zero(
+    shape: int | tuple[int, ...], dtype: type[np.generic]
+) -> None:
+    array = aligned(shape, dtype)
+
+    assert array.ctypes.data % 64 == 0
+    assert array.shape == np.empty(shape, dtype).shape
+    assert array.dtype == dtype
+    assert array.flags.c_contiguous
+    assert array.flags.writeable
+    assert not array.any()
+
+
+def resident_kib() -> int:
+    status = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8")
+    return int(status.partition("Rss:")[2].split()[0])
+
+
+def test_a_buffer_takes_memory_only_where_it_is_touched() -> None:
+    mib = 1 << 20
+    before = resident_kib()
+    array = aligned(256 * mib, np.uint8)
+    array[: 4 * mib] = 1
+    grown = resident_kib() - before
+
+    assert 4 * 1024 <= grown < 64 * 1024
+
+
+def test_a_buffer_goes_back_to_the_system_with_its_last_view() -> None:
+    mib = 1 << 20
+    array = aligned(256 * mib, np.uint8)
+    array[:] = 1
+    view = array[5:]
+    held = resident_kib()
+    del array
+    still_held = resident_kib()
+    del view
+    freed = resident_kib()
+
+    assert abs(held - still_held) < 64 * 1024
+    assert held - freed > 192 * 1024
