@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dashinfer_lab.config import cache_root, embedded_override
+from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
 
 _REAL_CACHE = cache_root()
 _SHARED = ("models", "objects")  # what is addressed by checksum and costs much to make
@@ -31,7 +32,8 @@ def embedded_gguf() -> Path:
     override = embedded_override()
     if override is not None:
         return override
-    found = sorted((_REAL_CACHE / "models").rglob("*.gguf"))
-    if not found:
-        pytest.skip("the embedded model is not in the cache: dashinfer-lab pull smollm2-135m")
-    return found[0]
+    model = EMBEDDED_MODELS["smollm2-135m"]
+    path = _REAL_CACHE / "models" / model.name / model.file_name
+    if not path.is_file():
+        pytest.skip(f"{path} is not there; fetch it: dashinfer-lab pull {model.name}")
+    return path

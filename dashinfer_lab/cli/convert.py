@@ -11,7 +11,7 @@ import typer
 
 from dashinfer_lab.cli.options import AsJson, Model, Weights
 from dashinfer_lab.cli.output import print_json, remark
-from dashinfer_lab.cli.progress import conversion_bar
+from dashinfer_lab.cli.progress import conversion_bar, fetch_bar
 
 __all__ = ["convert"]
 
@@ -24,11 +24,13 @@ def convert(
     as_json: AsJson = False,
 ) -> None:
     """Convert MODEL into OUTPUT: an ONNX graph, its weights, the tokenizer."""
-    from dashinfer_lab.convert.converter import convert as convert_checkpoint
+    from dashinfer_lab.convert import convert as convert_checkpoint
     from dashinfer_lab.hub import open_checkpoint, resolve
 
     begin = perf_counter()
-    with closing(open_checkpoint(resolve(model))) as checkpoint, conversion_bar() as progress:
+    with fetch_bar() as fetched:
+        source = resolve(model, fetched)
+    with closing(open_checkpoint(source)) as checkpoint, conversion_bar() as progress:
         artifact = convert_checkpoint(
             checkpoint, output, weights, progress=progress, overwrite=overwrite
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashinfer_lab.cli.options import AsJson, Model
 from dashinfer_lab.cli.output import print_json
+from dashinfer_lab.cli.progress import fetch_bar
 
 __all__ = ["pull"]
 
@@ -12,7 +13,8 @@ def pull(model: Model, as_json: AsJson = False) -> None:
     """Fetch MODEL into the cache and print where it lies."""
     from dashinfer_lab.hub import resolve
 
-    path = resolve(model)
+    with fetch_bar() as progress:
+        path = resolve(model, progress)
     if as_json:
         print_json({"model": model, "path": str(path)})
     else:

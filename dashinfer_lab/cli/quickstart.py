@@ -10,7 +10,7 @@ import typer
 from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.options import AsJson, Threads, Weights
 from dashinfer_lab.cli.output import print_json, remark
-from dashinfer_lab.cli.progress import conversion_bar
+from dashinfer_lab.cli.progress import conversion_bar, fetch_bar
 from dashinfer_lab.errors import TokenizerError
 
 if TYPE_CHECKING:
@@ -58,11 +58,12 @@ def quickstart(
 
 def _load(weights: str, threads: int | None) -> LLM:
     from dashinfer_lab import LLM
-    from dashinfer_lab.convert.convert_cache import converted
+    from dashinfer_lab.convert import converted
     from dashinfer_lab.hub import resolve
 
     remark("[1/3] Fetching SmolLM2-135M-Instruct (Apache-2.0), once ...")
-    path = resolve(_MODEL)
+    with fetch_bar() as progress:
+        path = resolve(_MODEL, progress)
     remark(f"      {path}, {path.stat().st_size / 1e6:.0f} MB")
     remark(f"[2/3] Converting to {weights}, once ...")
     with conversion_bar() as progress:

@@ -1,0 +1,97 @@
+"""The commands on the embedded model, nothing replaced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+pytestmark = pytest.mark.model
+
+
+@pytest.fixture(autouse=True)
+def _fetched(embedded_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DASHINFER_LAB_EMBEDDED", str(embedded_gguf))
+
+
+def test_run_knows_the_capital_of_france(shell: Shell) -> None:
+    ended = shell("run", "smollm2-135m", "The capital of France is", "--max-tokens", "8", "--json")
+
+    answer = json.loads(ended.out)
+    assert ended.code == 0
+    assert "Paris" in answer["text"]
+    assert answer["completion_tokens"] == len(answer["token_ids"]) == 8
+
+
+def test_streamed_and_whole_answers_are_the_same(shell: Shell) -> None:
+    arguments = ("run", "smollm2-135m", "Once upon a time", "--max-tokens", "24")
+
+    streamed = shell(*arguments).out
+    whole = json.loads(shell(*arguments, "--json").out)["text"]
+
+    assert streamed == whole + "\n"
+
+
+def test_quickstart_tells_what_happens_and_how_fast(shell: Shell) -> None:
+    ended = shell("quickstart", "--max-tokens", "16")
+
+    assert ended.code == 0
+    assert "Paris" in ended.out
+    for figure in ("tokens/s", "first token after", "memory"):
+        assert figure in ended.out
+    for step in ("[1/3]", "[2/3]", "[3/3]"):
+        assert step in ended.err
+
+
+def test_quickstart_as_json_prints_one_object(shell: Shell) -> None:
+    answer = json.loads(shell("quickstart", "--max-tokens", "4", "--json").out)
+
+    assert answer["completion_tokens"] == 4
+    assert answer["process_mb"] > answer["weight_mb"] > 100
+
+
+def test_a_converted_directory_runs_like_its_source(shell: Shell, tmp_path: Path) -> None:
+    target = tmp_path / "converted"
+    made = json.loads(shell("convert", "smollm2-135m", str(target), "--json").out)
+    again = shell("convert", "smollm2-135m", str(target), "--weights", "bf16")
+
+    answers = [
+        json.loads(shell("run", model, "One, two,", "--max-tokens", "5", "--json").out)["text"]
+        for model in ("smollm2-135m", str(target))
+    ]
+
+    assert made["path"] == str(target)
+    assert made["scheme"].startswith("a16w8")
+    assert answers[0] == answers[1]
+    assert again.code == 1
+    assert str(target) in again.err
+
+
+def test_pull_prints_where_the_model_lies(shell: Shell, embedded_gguf: Path) -> None:
+    assert shell("pull", "smollm2-135m").out == f"{embedded_gguf}\n"
+
+
+@pytest.mark.parametrize("command", [("run", "no-such-model", "Hi"), ("pull", "no-such-model")])
+def test_an_unknown_model_is_named_with_the_way_out(command: tuple[str, ...], shell: Shell) -> None:
+    ended = shell(*command)
+
+    assert (ended.code, ended.out) == (1, "")
+    assert "no-such-model" in ended.err
+    assert "smollm2-135m" in ended.err
+
+
+def test_a_prompt_beyond_the_context_is_refused(shell: Shell) -> None:
+    ended = shell("run", "smollm2-135m", "word " * 9000, "--max-tokens", "1")
+
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("error: ")
+
+
+def test_an_empty_prompt_is_refused(shell: Shell) -> None:
+    ended = shell("run", "smollm2-135m", "", "--max-tokens", "1", "--json")
+
+    assert ended.code == 1
+    assert json.loads(ended.out)["error"]["type"] == "RequestError"
