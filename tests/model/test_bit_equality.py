@@ -1,0 +1,169 @@
+"""The numerics contract on whole models: the same bits whatever the company, chunks and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dashinfer_lab import LLM
+from dashinfer_lab.convert import Artifact
+from dashinfer_lab.engine import Chunk, EngineOptions
+from dashinfer_lab.engine.loading import LoadOptions, load_runner
+from dashinfer_lab.engine.runner import CompiledRunner
+from dashinfer_lab.sampling import SamplingState
+from tests.expected import load_expected
+from tests.model.tiny_artifact import tiny_artifact
+
+SCHEMES = ("fp32", "bf16", "a16w8", "a16w8:row")
+PROMPT = np.random.default_rng(5).integers(0, 331, 150).tolist()
+TARGET_PAGES = (11, 3, 8, 0, 14)
+"""Out of order, so that a page table is needed to find anything."""
+
+Logits = NDArray[np.float32]
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
+def artifact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    directory = tmp_path_factory.mktemp("artifacts") / "tiny"
+    return tiny_artifact(directory, request.param)
+
+
+@contextmanager
+def running(
+    artifact: Artifact, threads: int = 2, chaos_seed: int | None = None
+) -> Iterator[CompiledRunner]:
+    options = LoadOptions(
+        threads=threads, max_batch_tokens=200, kv_cache_bytes=2**21, chaos_seed=chaos_seed
+    )
+    runner = load_runner(artifact, options).runner
+    try:
+        yield runner
+    finally:
+        runner.close()
+
+
+def target(start: int, stop: int) -> Chunk:
+    return Chunk(0, PROMPT[start:stop], start, TARGET_PAGES, "all", None)
+
+
+def prefill(runner: CompiledRunner, chunk: int, company: Sequence[Chunk] = ()) -> Logits:
+    """Logits of the prompt, `chunk` tokens a step, each step with `company` around it."""
+    half = len(company) // 2
+    rows: list[Logits] = []
+    for start in range(0, len(PROMPT), chunk):
+        mine = target(start, min(start + chunk, len(PROMPT)))
+        results = runner.step([*company[:half], mine, *company[half:]])
+        logits = results[half].logits
+        assert logits is not None
+        rows.append(logits)
+    return np.concatenate(rows)
+
+
+def seven_others() -> list[Chunk]:
+    """Prompts being prefilled and answers being decoded, greedy and sampled."""
+    random = np.random.default_rng(6)
+    drawn = SamplingState(0.8, 20, 0.9, seed=3, choice=0, position=9, num_logprobs=None)
+    shapes = [(1, 0), (9, 0), (1, 40), (3, 30), (1, 70), (1, 2), (6, 10)]
+    return [
+        Chunk(
+            1 + i,
+            random.integers(0, 331, length).tolist(),
+            start,
+            range(16 + 3 * i, 19 + 3 * i),
+            "last",
+            drawn if i % 2 else None,
+        )
+        for i, (length, start) in enumerate(shapes)
+    ]
+
+
+@pytest.fixture(scope="module")
+def alone(artifact: Artifact) -> Logits:
+    """One thread, one request, 50 tokens a step."""
+    with running(artifact, threads=1) as runner:
+        return prefill(runner, 50)
+
+
+def same_bits(actual: Logits, expected: Logits) -> bool:
+    return bool(np.array_equal(actual.view(np.uint32), expected.view(np.uint32)))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 13, 64])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_chunks_and_threads_do_not_change_a_bit(
+    artifact: Artifact, alone: Logits, chunk: int, threads: int
+) -> None:
+    with running(artifact, threads) as runner:
+        assert same_bits(prefill(runner, chunk), alone)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50])
+def test_seven_other_requests_do_not_change_a_bit(
+    artifact: Artifact, alone: Logits, chunk: int
+) -> None:
+    with running(artifact) as runner:
+        assert same_bits(prefill(runner, chunk, seven_others()), alone)
+
+
+@pytest.mark.parametrize("chunk", [7, 50])
+def test_what_pages_held_before_does_not_change_a_bit(
+    artifact: Artifact, alone: Logits, chunk: int
+) -> None:
+    with running(artifact) as runner:
+        runner.cache.view(np.uint8)[:] = 0xFF
+
+        assert same_bits(prefill(runner, chunk, seven_others()[:1]), alone)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50])
+def test_workers_that_straggle_do_not_change_a_bit(
+    artifact: Artifact, alone: Logits, chunk: int
+) -> None:
+    with running(artifact, threads=3, chaos_seed=chunk) as runner:
+        assert same_bits(prefill(runner, chunk), alone)
+
+
+def test_nan_in_one_request_ends_that_request_only(artifact: Artifact, alone: Logits) -> None:
+    others = seven_others()
+    with running(artifact) as runner:
+        runner.cache[:, others[2].page_table[0]] = np.nan
+
+        results = runner.step([*others, target(0, 50)])
+
+    finite = [result.finite for result in results]
+    assert finite == [True, True, False, True, True, True, True, True]
+    logits = results[-1].logits
+    assert logits is not None
+    assert same_bits(logits, alone[:50])
+
+
+def test_draws_do_not_depend_on_company(artifact: Artifact) -> None:
+    others = [chunk for chunk in seven_others() if chunk.sampling is not None]
+    with running(artifact, threads=1) as runner:
+        singly = [runner.step([chunk])[0].token_id for chunk in others]
+    with running(artifact) as runner:
+        together = [result.token_id for result in runner.step(others)]
+
+    assert together == singly
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("scheme", ["fp32", "a16w8"])
+def test_the_embedded_model_gives_the_same_bits(embedded_gguf: Path, scheme: str) -> None:
+    (prompt,) = (p.token_ids.tolist() for p in load_expected() if p.name == "digits")
+
+    with LLM(embedded_gguf, weights=scheme, threads=1) as llm:
+        expected = llm.logits(prompt)
+    small_chunks = EngineOptions(max_chunk_tokens=7)
+    with LLM(embedded_gguf, weights=scheme, threads=2, engine=small_chunks) as llm:
+        handles = [llm.engine.submit(prompt[i:], block=True) for i in range(7)]
+        actual = llm.logits(prompt)
+        for handle in handles:
+            handle.cancel()
+
+    assert same_bits(actual, expected)
