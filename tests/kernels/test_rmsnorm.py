@@ -120,6 +120,16 @@ def test_a_row_that_is_not_finite_stays_so_and_spoils_no_other(isa: Isa, bad: fl
     assert np.isfinite(actual[[0, 2]]).all()
 
 
+@each_isa
+def test_padding_is_zero_even_in_a_row_of_nan(isa: Isa) -> None:
+    x, weight = operands_of(1, 147)
+    x[0, 3] = np.nan
+
+    words, _ = prepared(isa, x, weight, np.zeros(0, np.int32), 1, "f32", gather=False)
+
+    assert words.view(np.float32)[0, 147:].tolist() == [0] * 13
+
+
 def test_neon_code_is_emitted() -> None:
     code = rmsnorm.specialise()
 

@@ -177,6 +177,16 @@ def test_ids_beyond_the_vocabulary_are_not_looked_at(isa: Isa) -> None:
 
 
 @each_isa
+def test_lanes_beyond_the_vocabulary_are_no_tokens(isa: Isa) -> None:
+    # They load as 0, which lies between the second and the third.
+    logits = np.array([10, 5, -0.01, -0.02, -5], np.float32)
+
+    weights = drawn(isa, logits, [Request(top_k=3)]).weights[0]
+
+    assert (weights > 0).tolist() == [True, True, True, False, False]
+
+
+@each_isa
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 100, 256])
 def test_a_row_that_is_not_finite_says_so_alone(isa: Isa, bad: float, place: int) -> None:
