@@ -124,7 +124,7 @@ class Program:
         self._header[Header.TABLE] = self._table.ctypes.data
         self._header[Header.NUM_OPERATIONS] = len(self.operations)
         self._header[Header.CYCLES] = self._cycles.ctypes.data
-        self._header[Header.SEED] = chaos_seed or 0
+        self._header[Header.SEED] = (chaos_seed or 0) % 2**63
         self._where = (self._header.ctypes.data, self._counters.ctypes.data, self._counters.size)
 
     def __repr__(self) -> str:

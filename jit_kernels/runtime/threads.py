@@ -12,7 +12,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -116,11 +116,11 @@ class Pool:
         before = os.sched_getaffinity(0)
         try:
             for thread, cpu in zip(threads, cpus, strict=False):
-                os.sched_setaffinity(thread, {cpu})
+                _set_affinity(thread, {cpu})
             yield
         finally:
             for thread in threads:
-                os.sched_setaffinity(thread, before)
+                _set_affinity(thread, before)
 
     def close(self) -> None:
         """Let the threads end and join them; closing twice is harmless."""
@@ -149,6 +149,12 @@ def _signals_blocked() -> Generator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _set_affinity(thread: int, cpus: set[int]) -> None:
+    # Where a sandbox forbids it, measurements are only less steady.
+    with suppress(OSError):
+        os.sched_setaffinity(thread, cpus)
 
 
 def _join(
