@@ -9,17 +9,25 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.convert import Artifact
-from jit_kernels.panels import from_bf16, unpack_bf16, unpack_f32, unpack_groups, unpack_u8
+from dashinfer_lab.quantize import Scheme
+from jit_kernels.panels import (
+    from_bf16,
+    group_length,
+    unpack_bf16,
+    unpack_f32,
+    unpack_groups,
+    unpack_u8,
+)
 
 __all__ = ["ArtifactWeights"]
 
 
 class ArtifactWeights(Mapping[str, NDArray[np.float32]]):
-    """Weights [N, K] under checkpoint names, of an artifact whose groups all have one size."""
+    """Weights [N, K] under checkpoint names."""
 
-    def __init__(self, artifact: Artifact, group_size: int = 64) -> None:
+    def __init__(self, artifact: Artifact) -> None:
         self._artifact = artifact
-        self._group_size = group_size
+        self._scheme = Scheme.parse(artifact.metadata["scheme"])
 
     def __getitem__(self, name: str) -> NDArray[np.float32]:
         if name not in self._artifact.tensors:
@@ -44,8 +52,10 @@ class ArtifactWeights(Mapping[str, NDArray[np.float32]]):
         return sum(1 for _ in self)
 
     def _per_weight(self, name: str, n: int, k: int) -> NDArray[np.float32]:
+        is_head = "embed_tokens" in name or "lm_head" in name
+        length = group_length(k, 64 if is_head else self._scheme.group_size)
         groups = unpack_groups(self._artifact.tensor(name), n).astype(np.float32)
-        return np.repeat(groups, self._group_size, axis=1)[:, :k]
+        return np.repeat(groups, length, axis=1)[:, :k]
 
 
 def _shape(c: ModelConfig, path: str) -> tuple[int, int]:
