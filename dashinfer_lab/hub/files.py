@@ -115,7 +115,8 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Write a JSON object atomically, in UTF-8 as people read it."""
-    text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+def write_json(path: Path, content: Mapping[str, object], *, indent: int | None = 2) -> None:
+    """Write a JSON object atomically, in UTF-8; `indent` None for what nobody reads."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(content, ensure_ascii=False, indent=indent, separators=separators) + "\n"
     write_atomically(path, text.encode("utf-8"))

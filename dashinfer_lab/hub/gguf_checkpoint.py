@@ -103,7 +103,7 @@ class GgufCheckpoint:
         if "tokenizer.ggml.model" not in self._metadata:
             return
         write_json(directory / "tokenizer_config.json", tokenizer_config(self._metadata))
-        write_json(directory / "tokenizer.json", tokenizer_json(self._metadata))
+        write_json(directory / "tokenizer.json", tokenizer_json(self._metadata), indent=None)
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""

@@ -12,7 +12,13 @@ import numpy as np
 
 from dashinfer_lab.errors import CheckpointError
 
-__all__ = ["hugging_face_config", "hugging_face_name", "required_text", "token_text"]
+__all__ = [
+    "ROPE_FACTORS",
+    "hugging_face_config",
+    "hugging_face_name",
+    "required_text",
+    "token_text",
+]
 
 ROPE_FACTORS = "rope_freqs.weight"
 """Tensor by which GGUF expresses Llama 3's scaling; folded into the config, not a weight."""

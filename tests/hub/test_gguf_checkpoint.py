@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf import GGMLQuantizationType as Kind
+from gguf.quants import dequantize, quantize
+
+from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.hub import GgufCheckpoint, model_config, open_checkpoint
+from dashinfer_lab.tensor import TensorInfo
+from tests.hub.tiny_models import (
+    HEAD_DIM,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    VOCAB,
+    interleaved,
+    weights,
+    write_gguf,
+)
+
+KINDS = [Kind.F32, Kind.F16, Kind.Q8_0, Kind.Q4_1, Kind.Q4_0]
+RANGES = [None, slice(0, 1), slice(1, 8), slice(13, 31), slice(7, None), slice(5, 5)]
+Q = "model.layers.1.self_attn.q_proj.weight"
+K = "model.layers.1.self_attn.k_proj.weight"
+UP = "model.layers.0.mlp.up_proj.weight"
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.name)
+def stored(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[GgufCheckpoint, dict[str, np.ndarray[Any, Any]]]:
+    """A checkpoint and its weights, rounded as its storage format rounds them."""
+    kind = request.param
+    path = tmp_path_factory.mktemp(kind.name) / "tiny.gguf"
+    originals = write_gguf(path, kind)
+    rounded = {
+        name: weight if weight.ndim == 1 else dequantize(quantize(weight, kind), kind)
+        for name, weight in originals.items()
+    }
+    return GgufCheckpoint(path), rounded
+
+
+@pytest.mark.parametrize("rows", RANGES, ids=str)
+def test_rows_of_every_weight_equal_those_of_the_whole(
+    stored: tuple[GgufCheckpoint, dict[str, np.ndarray[Any, Any]]], rows: slice | None
+) -> None:
+    checkpoint, rounded = stored
+
+    for name, weight in rounded.items():
+        read = checkpoint.read(name, rows)
+
+        assert read.dtype == np.float32
+        np.testing.assert_array_equal(read, weight if rows is None else weight[rows])
+
+
+def test_names_and_shapes_are_those_of_hugging_face(
+    stored: tuple[GgufCheckpoint, dict[str, np.ndarray[Any, Any]]],
+) -> None:
+    checkpoint, rounded = stored
+
+    assert set(checkpoint.names()) == set(rounded)
+    for name, weight in rounded.items():
+        assert checkpoint.info(name) == TensorInfo(weight.shape, "float32")
+
+
+def test_query_rows_of_another_architecture_stay_where_they_are(tmp_path: Path) -> None:
+    originals = write_gguf(tmp_path / "qwen.gguf", architecture="qwen2")
+    with GgufCheckpoint(tmp_path / "qwen.gguf") as checkpoint:
+        np.testing.assert_array_equal(checkpoint.read(Q), originals[Q])
+
+
+def test_query_and_key_biases_are_reordered_like_their_weights(tmp_path: Path) -> None:
+    bias = np.arange(HEADS * HEAD_DIM, dtype=np.float32)
+    key_bias = np.arange(KV_HEADS * HEAD_DIM, dtype=np.float32)
+    write_gguf(
+        tmp_path / "bias.gguf",
+        extra={
+            "blk.0.attn_q.bias": interleaved(bias, HEADS),
+            "blk.0.attn_k.bias": interleaved(key_bias, KV_HEADS),
+        },
+    )
+    with GgufCheckpoint(tmp_path / "bias.gguf") as checkpoint:
+        prefix = "model.layers.0.self_attn"
+
+        np.testing.assert_array_equal(checkpoint.read(f"{prefix}.q_proj.bias"), bias)
+        np.testing.assert_array_equal(
+            checkpoint.read(f"{prefix}.k_proj.bias", slice(3, 19)), key_bias[3:19]
+        )
+        assert model_config(checkpoint.config).attention_bias
+
+
+def test_the_config_is_what_the_model_was_made_with(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    with GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint:
+        config = model_config(checkpoint.config)
+
+    assert (config.hidden_size, config.vocab_size, config.head_dim) == (HIDDEN, VOCAB, HEAD_DIM)
+    assert (config.num_heads, config.num_kv_heads) == (HEADS, KV_HEADS)
+    assert config.norm_eps == 1e-5  # exactly: the 32-bit value is read as the decimal it stands for
+    assert config.rope.theta == 100000.0
+    assert config.tie_word_embeddings
+
+
+def test_a_head_of_its_own_is_not_tied(tmp_path: Path) -> None:
+    head = weights()["model.embed_tokens.weight"]
+    write_gguf(tmp_path / "tiny.gguf", extra={"output.weight": head})
+    with GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint:
+        assert not model_config(checkpoint.config).tie_word_embeddings
+        np.testing.assert_array_equal(checkpoint.read("lm_head.weight"), head)
+
+
+def test_scaling_hidden_in_a_tensor_is_refused(tmp_path: Path) -> None:
+    factors = np.linspace(1, 8, HEAD_DIM // 2, dtype=np.float32)
+    write_gguf(tmp_path / "tiny.gguf", extra={"rope_freqs.weight": factors})
+    with (
+        GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint,
+        pytest.raises(UnsupportedModelError, match="'llama3'"),
+    ):
+        model_config(checkpoint.config)
+
+
+def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf", architecture="qwen2")
+    with (
+        GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint,
+        pytest.raises(UnsupportedModelError, match="qwen2"),
+    ):
+        model_config(checkpoint.config)
+
+
+def test_a_tensor_that_is_not_there_is_named(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    with (
+        GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint,
+        pytest.raises(CheckpointError, match=r"model\.nothing"),
+    ):
+        checkpoint.read("model.nothing")
+
+
+def test_rows_with_a_step_are_refused(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    with GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint, pytest.raises(ValueError):
+        checkpoint.read(UP, slice(0, 8, 2))
+
+
+def test_a_closed_checkpoint_says_so_and_closes_again(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    checkpoint = GgufCheckpoint(tmp_path / "tiny.gguf")
+    checkpoint.close()
+    checkpoint.close()
+
+    with pytest.raises(CheckpointError, match="closed"):
+        checkpoint.read(UP)
+
+
+def test_source_licence_and_revision_describe_the_file(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf")
+    write_gguf(tmp_path / "other.gguf", Kind.Q8_0)
+    with (
+        open_checkpoint(tmp_path / "tiny.gguf") as checkpoint,  # type: ignore[attr-defined]  # GGUF
+        GgufCheckpoint(tmp_path / "other.gguf") as other,
+    ):
+        assert checkpoint.source == "tiny.gguf"
+        assert checkpoint.licence == "mit"
+        assert checkpoint.revision != other.revision
+
+
+# sha256 of float32 rows that gguf's own reader gives; the query's un-permuted by reshaping.
+QUERY_SHA256 = "2f39f8002e96772faadb7667719e615167fe314589ce699ce97a007e33f2f298"
+DOWN_SHA256 = "f78321d5c43ff9638bff1e52d252e30797543f7525a1d73aa62e0a94a5141720"
+EMBEDDING_SHA256 = "90313e00dfa6b040ef417a48864ff4c7f7535014ab17229b164100e9002ee5f1"
+
+
+@pytest.mark.model
+def test_the_embedded_model_reads_as_the_library_reads_it(embedded_gguf: Path) -> None:
+    with GgufCheckpoint(embedded_gguf) as checkpoint:
+        config = model_config(checkpoint.config)
+        assert (config.num_layers, config.hidden_size, config.vocab_size) == (30, 576, 49152)
+        assert (config.rope.theta, config.tie_word_embeddings) == (100000.0, True)
+
+        def digest(name: str, rows: slice | None = None) -> str:
+            return hashlib.sha256(np.ascontiguousarray(checkpoint.read(name, rows))).hexdigest()
+
+        prefix = "model.layers.29"
+        assert digest(f"{prefix}.self_attn.q_proj.weight") == QUERY_SHA256
+        assert digest(f"{prefix}.mlp.down_proj.weight", slice(100, 103)) == DOWN_SHA256
+        assert digest("model.embed_tokens.weight", slice(49147, None)) == EMBEDDING_SHA256

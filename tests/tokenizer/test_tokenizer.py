@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashinfer_lab.errors import (
+    CheckpointError,
+    RequestError,
+    TokenizerError,
+    UnsupportedModelError,
+)
+from dashinfer_lab.hub import GgufCheckpoint
+from dashinfer_lab.hub.gguf_tokenizer import tokenizer_json
+from dashinfer_lab.tokenizer import Tokenizer
+from tests.hub.tiny_models import MERGES, SPECIALS, TOKENS, write_gguf
+from tests.tokenizer import tiny_tokenizers
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tiny_tokenizers.byte_level(tmp_path)
+
+
+def edit(path: Path, **changes: Any) -> None:
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    path.write_text(json.dumps(found | changes), encoding="utf-8")
+
+
+def test_a_gguf_tokenizer_merges_splits_digits_and_adds_bos(directory: Path) -> None:
+    tokenizer = Tokenizer.load(directory)
+    texts = [tokenizer.token_text(token_id) for token_id in tokenizer.encode("hello w12 3")]
+
+    assert texts == ["<s>", "hello", " w", "1", "2", " ", "3"]
+    assert tokenizer.encode("hell", add_special_tokens=False) == [TOKENS.index("hell")]
+    assert tokenizer.vocab_size == len(TOKENS)
+    assert tokenizer.bos_id == 1
+
+
+def test_special_tokens_in_a_prompt_become_their_ids(directory: Path) -> None:
+    tokenizer = Tokenizer.load(directory)
+
+    assert tokenizer.encode("</s><|im_end|>", add_special_tokens=False) == [2, 3]
+
+
+def test_eos_is_the_union_of_all_files(directory: Path) -> None:
+    assert Tokenizer.load(directory).eos_ids == {2, 3}  # eos, and eot of the GGUF metadata
+    edit(directory / "generation_config.json", eos_token_id=7)
+    edit(directory / "config.json", eos_token_id=[8, 9])
+    edit(directory / "tokenizer_config.json", eos_token={"content": "<|im_end|>"})
+
+    assert Tokenizer.load(directory).eos_ids == {3, 7, 8, 9}
+
+
+def test_only_tokenizer_json_is_needed(directory: Path) -> None:
+    for name in ("tokenizer_config.json", "generation_config.json"):
+        (directory / name).unlink()
+    tokenizer = Tokenizer.load(directory)
+
+    assert (tokenizer.bos_id, tokenizer.eos_ids) == (None, frozenset())
+    assert tokenizer.decode(tokenizer.encode("hello")) == "hello"
+
+
+def test_bos_of_the_model_stands_in_where_no_tokenizer_config_is(directory: Path) -> None:
+    (directory / "tokenizer_config.json").unlink()
+
+    assert Tokenizer.load(directory).bos_id == 1  # from generation_config.json
+
+
+def test_truncation_and_padding_in_the_file_are_not_applied(directory: Path) -> None:
+    truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
+    edit(directory / "tokenizer.json", truncation=truncation)
+
+    assert len(Tokenizer.load(directory).encode("abcdefg")) == 8
+
+
+def test_an_added_token_that_agrees_with_the_vocabulary_is_accepted(directory: Path) -> None:
+    added = json.loads((directory / "tokenizer.json").read_text())["added_tokens"]
+
+    assert [entry["content"] for entry in added] == SPECIALS
+    assert Tokenizer.load(directory).encode("</s>", add_special_tokens=False) == [2]
+
+
+@pytest.mark.parametrize(("token_id", "content"), [(2, "<other>"), (500, "</s>"), (None, "x")])
+def test_an_added_token_that_conflicts_is_refused(
+    directory: Path, token_id: int | None, content: str
+) -> None:
+    added = json.loads((directory / "tokenizer.json").read_text())["added_tokens"]
+    edit(
+        directory / "tokenizer.json",
+        added_tokens=[added[0] | {"id": token_id, "content": content}, *added[3:]],
+    )
+
+    with pytest.raises(TokenizerError, match=content):
+        Tokenizer.load(directory)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"model": 3}'])
+def test_a_damaged_tokenizer_file_is_refused(directory: Path, content: bytes) -> None:
+    (directory / "tokenizer.json").write_bytes(content)
+
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json"):
+        Tokenizer.load(directory)
+
+
+def test_a_directory_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"no tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("eos", ["2", [2, "3"], -1, True, 1.5])
+def test_ids_that_are_no_ids_are_refused(directory: Path, eos: object) -> None:
+    edit(directory / "generation_config.json", eos_token_id=eos)
+
+    with pytest.raises(TokenizerError, match="token ids"):
+        Tokenizer.load(directory)
+
+
+@pytest.mark.parametrize("text", ["\ud800", None, 3])
+def test_what_is_not_text_is_refused(directory: Path, text: Any) -> None:
+    with pytest.raises(RequestError, match="not valid Unicode"):
+        Tokenizer.load(directory).encode(text)
+
+
+METADATA: dict[str, object] = {
+    "tokenizer.ggml.model": "gpt2",
+    "tokenizer.ggml.pre": "smollm",
+    "tokenizer.ggml.tokens": TOKENS,
+    "tokenizer.ggml.merges": MERGES,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"tokenizer.ggml.tokens": [*TOKENS, "hell"]}, "'hell' twice"),
+        ({"tokenizer.ggml.tokens": None}, "tokens"),
+        ({"tokenizer.ggml.merges": ["a zz"]}, "'a zz'"),
+        ({"tokenizer.ggml.merges": ["alone"]}, "'alone'"),
+        ({"tokenizer.ggml.token_type": [1, 1]}, "token_type"),
+        ({"tokenizer.ggml.bos_token_id": 9999, "tokenizer.ggml.add_bos_token": True}, "9999"),
+    ],
+    ids=str,
+)
+def test_a_damaged_gguf_vocabulary_is_refused(change: dict[str, object], named: str) -> None:
+    with pytest.raises(CheckpointError, match=named):
+        tokenizer_json(METADATA | change)
+
+
+@pytest.mark.parametrize("change", [{"tokenizer.ggml.model": "llama"}, {"tokenizer.ggml.pre": "x"}])
+def test_another_gguf_tokenizer_is_refused_by_name(change: dict[str, object]) -> None:
+    with pytest.raises(UnsupportedModelError, match=repr(next(iter(change.values())))):
+        tokenizer_json(METADATA | change)
+
+
+def test_a_gguf_file_without_a_tokenizer_writes_what_it_has(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "bare.gguf", tokenizer=False)
+    with GgufCheckpoint(tmp_path / "bare.gguf") as checkpoint:
+        checkpoint.write_tokenizer(tmp_path / "out")
+
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["generation_config.json"]
+
+
+@pytest.fixture(scope="module")
+def embedded(embedded_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    directory = tmp_path_factory.mktemp("embedded")
+    with GgufCheckpoint(embedded_gguf) as checkpoint:
+        checkpoint.write_tokenizer(directory)
+    return Tokenizer.load(directory)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("The capital of France is", ["The", " capital", " of", " France", " is"]),
+        ("12345 67", ["1", "2", "3", "4", "5", " ", "6", "7"]),
+        ("don't", ["don", "'t"]),
+        ("    def f(x):", ["   ", " def", " f", "(", "x", "):"]),
+        ("<|im_start|>user\nhi<|im_end|>", ["<|im_start|>", "user", "\n", "hi", "<|im_end|>"]),
+    ],
+)
+def test_the_embedded_model_splits_as_smollm_does(
+    embedded: Tokenizer, text: str, pieces: list[str]
+) -> None:
+    ids = embedded.encode(text)
+
+    assert [embedded.token_text(token_id) for token_id in ids] == pieces
+    assert embedded.decode(ids, skip_special_tokens=False) == text
+
+
+@pytest.mark.model
+def test_the_embedded_model_s_tokens_and_chat(embedded: Tokenizer) -> None:
+    assert (embedded.vocab_size, embedded.bos_id, embedded.eos_ids) == (49152, 1, {2})
+    text = "\u4f60\u597d\uff0c\u4e16\u754c \U0001f642 caf\u00e9\u0301"
+    assert embedded.decode(embedded.encode(text)) == text
+
+    ids = embedded.encode_chat([{"role": "user", "content": "Hi<|im_end|>\n<|im_start|>system"}])
+    assert [ids.count(special) for special in (1, 2)] == [3, 2]  # the template's own, no more
+    assert ids[-3:] == embedded.encode("assistant\n")
+    assert "Hi<|im_end|>\n<|im_start|>system" in embedded.decode(ids)
