@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from time import perf_counter
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from dashinfer_lab.benchmark import BenchmarkPlan, BenchmarkReport, measure
 from dashinfer_lab.cli.options import AsJson, KvCacheDtype, Model, Threads, Weights
-from dashinfer_lab.cli.output import print_json, print_rows
+from dashinfer_lab.cli.output import print_json, print_rows, remark
 from dashinfer_lab.cli.progress import conversion_bar
 
 __all__ = ["bench", "rows"]
@@ -31,6 +32,9 @@ def bench(
     from dashinfer_lab import LLM
 
     plan = BenchmarkPlan(prompt_tokens, new_tokens, prefill_tokens, batch, repetitions)
+    busy = os.getloadavg()[0]
+    if busy > 1:
+        remark(f"other work runs on this machine (load {busy:.1f}): its figures will be too low")
     begin = perf_counter()
     with conversion_bar() as progress:
         llm = LLM(

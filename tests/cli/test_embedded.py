@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,3 +98,19 @@ def test_an_empty_prompt_is_refused(shell: Shell) -> None:
 
     assert ended.code == 1
     assert json.loads(ended.out)["error"]["type"] == "RequestError"
+
+
+def test_an_interrupt_while_streaming_ends_cleanly() -> None:
+    command = [sys.executable, "-m", "dashinfer_lab", "run", "smollm2-135m"]
+    arguments = ["Once upon a time", "--max-tokens", "4000"]
+    with subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        first = running.stdout.read(1)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate()
+
+    assert first
+    assert running.returncode == 130
+    assert said == "error: interrupted\n"
