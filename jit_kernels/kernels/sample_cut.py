@@ -63,8 +63,8 @@ class Logits:
         largest, negated = RunningMax(F32, -infinity), RunningMax(F32, -infinity)
         bits = RunningMax(I32, 0)
         for i in vectorized(self.count):
-            largest.update(within(i, self.values[i], -infinity))
-            negated.update(within(i, -self.values[i], -infinity))
+            largest.update(_within(i, self.values[i], -infinity))
+            negated.update(_within(i, -self.values[i], -infinity))
             bits.update(absolute_bits(self.values[i]))
         return Survey(-negated.value(), largest.value(), bits.value() < _INFINITY_BITS)
 
@@ -73,8 +73,8 @@ class Logits:
         never = -(2**31)
         nearest = RunningMax(I32, never)
         for i in vectorized(self.count):
-            found = within(i, self.values[i], float("nan")).equals(logit)
-            nearest.update(select(found, -ids(i), never))
+            found = _within(i, self.values[i], float("nan")).equals(logit)
+            nearest.update(select(found, -_ids(i), never))
         return -nearest.value()
 
     def total(self, weight: Weight, where: Condition | None = None) -> Value[F32]:
@@ -82,7 +82,7 @@ class Logits:
         total = running_sum()
         for i in vectorized(self.count):
             kept = weight(i) if where is None else select(where(i), weight(i), 0.0)
-            total += within(i, kept, 0.0)
+            total += _within(i, kept, 0.0)
         return total.value()
 
 
@@ -163,7 +163,7 @@ class Cut:
         """Copy the tokens with low <= logit < high; return how many there are."""
         count = Variable(index(0))
         for i in vectorized(self._logits.count):
-            values, measures, numbers = self._logits.values[i], measure(i), ids(i)
+            values, measures, numbers = self._logits.values[i], measure(i), _ids(i)
             inside = (values >= low) & (values < high)
             if i.mask is not None:
                 inside = inside & i.mask
@@ -177,12 +177,12 @@ class Cut:
         return count.get()
 
 
-def within(i: VectorIndex, value: Value[F32], outside: float) -> Value[F32]:
+def _within(i: VectorIndex, value: Value[F32], outside: float) -> Value[F32]:
     """The value, but `outside` beyond the last id."""
     return value if i.mask is None else select(i.mask, value, outside)
 
 
-def ids(i: VectorIndex) -> Value[I32]:
+def _ids(i: VectorIndex) -> Value[I32]:
     """The sixteen ids at `i`."""
     return lane_indices(I32) + i.base.to(I32)
 
@@ -194,7 +194,7 @@ def _at_least(logits: Logits, threshold: Value[F32]) -> Condition:
 def _beginning(logits: Logits, threshold: Value[F32], last: Value[I32]) -> Condition:
     """Tokens above the threshold, and those at it up to position `last`."""
     values = logits.values
-    return lambda i: (values[i] > threshold) | (values[i].equals(threshold) & (ids(i) <= last))
+    return lambda i: (values[i] > threshold) | (values[i].equals(threshold) & (_ids(i) <= last))
 
 
 def _bisect(
