@@ -22,6 +22,7 @@ from dashinfer_lab.engine.logit_request import LogitRequest
 from dashinfer_lab.engine.loop import EngineLoop
 from dashinfer_lab.engine.options import EngineOptions
 from dashinfer_lab.engine.text_stream import DecoderFactory, TextStream
+from dashinfer_lab.engine.waiting import take
 from dashinfer_lab.errors import DashInferLabError, RequestError
 from dashinfer_lab.events import StepEvent
 from dashinfer_lab.sampling import SamplingParams
@@ -137,7 +138,7 @@ class Engine:
         )
         try:
             self._loop.mailbox.submit([request], block=True)
-            answer = request.answer.get()
+            answer = take(request.answer)
         except BaseException:
             self._loop.mailbox.cancel(request.request_id)
             raise

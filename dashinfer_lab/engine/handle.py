@@ -9,6 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 from dashinfer_lab.engine.mailbox import Mailbox
+from dashinfer_lab.engine.waiting import take
 from dashinfer_lab.errors import NonFiniteError, TokenizerError
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.outputs import CompletionOutput, FinishReason, TokenEvent
@@ -70,7 +71,7 @@ class RequestHandle:
                 raise error
             return None
         try:
-            event = self._events.get(timeout=timeout)
+            event = take(self._events, timeout)
         except Empty:
             raise TimeoutError(f"request {self.request_id}: no token in {timeout} s") from None
         self._received.append(event)

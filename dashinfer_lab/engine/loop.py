@@ -10,6 +10,7 @@ from dashinfer_lab.engine.batch import ModelRunner
 from dashinfer_lab.engine.core import EngineCore
 from dashinfer_lab.engine.mailbox import Mailbox
 from dashinfer_lab.engine.options import EngineOptions
+from dashinfer_lab.engine.waiting import join
 from dashinfer_lab.errors import DashInferLabError, EngineClosedError, EngineError
 
 __all__ = ["EngineLoop"]
@@ -46,7 +47,7 @@ class EngineLoop:
         """
         self.mailbox.close(_closed)
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            join(self._thread)
         error, self._close_error = self._close_error, None
         if error is not None:
             raise EngineError(f"the model failed to close: {error!r}") from error

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dashinfer_lab.engine.request import Request
+from dashinfer_lab.engine.waiting import wait_until
 from dashinfer_lab.errors import DashInferLabError, EngineBusyError
 
 __all__ = ["Mailbox"]
@@ -44,14 +45,14 @@ class Mailbox:
     def submit(self, requests: Sequence[Request], *, block: bool) -> None:
         """Post requests, all or none. A full queue refuses, or lets the caller wait."""
         with self._lock:
-            while self._is_full(len(requests)):
-                if not block or len(requests) > self._max_queued:
-                    self.num_refused += len(requests)
-                    raise EngineBusyError(
-                        f"no room for {len(requests)} more: {self._num_queued()} requests wait and "
-                        f"at most {self._max_queued} may; try later, or raise max_queued"
-                    )
-                self._room.wait()
+            if block and len(requests) <= self._max_queued:
+                wait_until(self._room, lambda: not self._is_full(len(requests)))
+            if self._is_full(len(requests)):
+                self.num_refused += len(requests)
+                raise EngineBusyError(
+                    f"no room for {len(requests)} more: {self._num_queued()} requests wait and "
+                    f"at most {self._max_queued} may; try later, or raise max_queued"
+                )
             if self._closed_by is not None:
                 raise self._closed_by()
             self._submitted.extend(requests)

@@ -67,6 +67,9 @@ def test_logits_are_computed_beside_requests_that_draw(make_engine: MakeEngine) 
     runner = FakeRunner(max_logit_rows=6, before_step=gate)
     engine = make_engine(runner)
     handles = [engine.submit([i], SamplingParams(temperature=0, max_tokens=30)) for i in range(3)]
+    for _ in range(2):  # by the second step all three were taken from the queue
+        gate.wait_for_step()
+        gate.let_through()
     gate.wait_for_step()
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(engine.compute_logits, TOKENS)

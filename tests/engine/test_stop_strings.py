@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dashinfer_lab.engine.stop_strings import StopScanner
@@ -56,6 +56,7 @@ def test_the_stop_complete_first_wins_though_another_began_before() -> None:
     assert feed(StopScanner(["bcd", "c"]), ["ab", "cd"]) == (["a", "b"], "c")
 
 
+@example(text="cab", stops=["b", "ab"], cuts=[])
 @given(text=LETTERS, stops=STOPS, cuts=st.lists(st.integers(0, 30)))
 def test_the_outcome_does_not_depend_on_how_the_text_was_cut(
     text: str, stops: list[str], cuts: list[int]
@@ -88,6 +89,16 @@ def test_a_text_stream_flushes_once_what_decoder_and_scanner_hold(hold: int) -> 
 
     assert shown + stream.finish().text == "ABCD"
     assert stream.finish() == ("", None)
+
+
+def test_a_decoder_is_finished_once() -> None:
+    class Careless(LetterDecoder):
+        def finish(self) -> str:
+            return "!"
+
+    stream = TextStream(Careless(), [])
+
+    assert [stream.finish().text, stream.finish().text] == ["!", ""]
 
 
 def test_a_stop_completed_by_what_the_decoder_held_is_found_at_the_end() -> None:
