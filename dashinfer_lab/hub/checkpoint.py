@@ -62,6 +62,10 @@ class Checkpoint(Protocol):
         """Close the files; closing twice is allowed."""
         ...
 
+    def __enter__(self) -> Checkpoint: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
 
 def row_range(shape: Sequence[int], rows: slice | None) -> tuple[int, int]:
     """Return [start, stop) of the outermost axis that `rows` asks for.

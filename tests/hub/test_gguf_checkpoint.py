@@ -162,7 +162,7 @@ def test_source_licence_and_revision_describe_the_file(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf")
     write_gguf(tmp_path / "other.gguf", Kind.Q8_0)
     with (
-        open_checkpoint(tmp_path / "tiny.gguf") as checkpoint,  # type: ignore[attr-defined]  # GGUF
+        open_checkpoint(tmp_path / "tiny.gguf") as checkpoint,
         GgufCheckpoint(tmp_path / "other.gguf") as other,
     ):
         assert checkpoint.source == "tiny.gguf"
