@@ -34,6 +34,7 @@ from jit_kernels.types import F32, I64, DType
 __all__ = ["CompiledKernel", "Kernel", "Parameter", "Specialisation", "Worker", "kernel", "worker"]
 
 Constant = int | str | bool
+View = Literal["source", "ir", "llvm", "asm"]
 Argument = int | float | np.ndarray[Any, Any]
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
@@ -119,6 +120,12 @@ class Kernel:
         fixed = tuple((name, value) for name, value in merged.items() if value is not None)
         return Specialisation(self, fixed)
 
+    def show(self, what: View = "source", isa: Isa | None = None, **constants: Constant) -> str:
+        """What `Specialisation.show` does; the source needs no constants."""
+        if what == "source":
+            return self.source
+        return self.specialise(**constants).show(what, isa)
+
 
 def _parameter(kernel_name: str, name: str, hints: dict[str, Any]) -> Parameter:
     hint = hints.get(name)
@@ -153,7 +160,9 @@ class Specialisation:
             words = [_load(record, k, p) for k, p in enumerate(self.kernel.parameters)]
             self.kernel.body(*words, **dict(self.constants))
             trace.builder.ret_void()
-        return str(module)
+        # llvmlite knows no text attributes. Without this one LLVM turns short loops into calls of
+        # memset and memcpy.
+        return str(module).replace(" nounwind", ' nounwind "no-builtins"', 1)
 
     def key(self, isa: Isa) -> str:
         """What the object depends on; kernels outside this package are keyed by their IR."""
@@ -170,9 +179,7 @@ class Specialisation:
         )
         return CompiledKernel(self, address, compiler)
 
-    def show(
-        self, what: Literal["source", "ir", "llvm", "asm"] = "source", isa: Isa | None = None
-    ) -> str:
+    def show(self, what: View = "source", isa: Isa | None = None) -> str:
         """The body in Python, the IR as generated or optimised, or the assembly."""
         if what == "source":
             return self.kernel.source
