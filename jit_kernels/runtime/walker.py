@@ -85,7 +85,7 @@ class _Walk:
         last.set(now)
 
     def _delay(self, index: Value[I64]) -> None:
-        """Pause 0..8192 times, each length as likely as its double.
+        """Pause 0..4096 times, each length as likely as its double.
 
         Most delays are short, yet the long ones outlast an operation's whole work.
         """
@@ -94,5 +94,5 @@ class _Walk:
         for multiplier in (0x3F58476D1CE4E5B9, 0x14D049BB133111EB):
             mixed = (mixed ^ ((mixed >> 31) & 0x1FFFFFFFF)) * multiplier
         exponent = (mixed >> 60) & 15
-        for _ in loop((constant(1, I64) << exponent) >> 2):
+        for _ in loop((constant(1, I64) << exponent) >> 3):
             pause()
