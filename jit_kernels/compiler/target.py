@@ -10,7 +10,14 @@ from llvmlite import binding
 from jit_kernels.errors import CompileError
 from jit_kernels.isa import Isa
 
-__all__ = ["data_layout", "emit_assembly", "emit_object", "llvm_version", "optimised_ir"]
+__all__ = [
+    "data_layout",
+    "emit_assembly",
+    "emit_object",
+    "llvm_version",
+    "optimised_ir",
+    "target_machine",
+]
 
 
 @lru_cache(maxsize=1)
@@ -72,6 +79,3 @@ def emit_assembly(text: str, isa: Isa) -> str:
     """Assembly text; raises `CompileError`."""
     module, machine = _optimised(text, isa)
     return str(machine.emit_assembly(module))
-
-
-__all__ += ["target_machine"]

@@ -12,7 +12,15 @@ from typing import Generic, TypeVar
 from jit_kernels.dsl.values import Value, Variable, constant, fma, maximum, zeros
 from jit_kernels.types import F32, I32, DType
 
-__all__ = ["RunningMax", "RunningSum", "fold", "fold_max", "fold_sum", "running_sum"]
+__all__ = [
+    "RunningMax",
+    "RunningSum",
+    "absolute_bits",
+    "fold",
+    "fold_max",
+    "fold_sum",
+    "running_sum",
+]
 
 D = TypeVar("D", bound=DType)
 
@@ -76,6 +84,3 @@ def running_sum() -> RunningSum:
 def absolute_bits(vector: Value[F32]) -> Value[I32]:
     """|x| as an integer that orders like |x|, with infinity and NaN above every number."""
     return vector.bits_as(I32) & 0x7FFFFFFF
-
-
-__all__ += ["absolute_bits"]

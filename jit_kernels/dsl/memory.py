@@ -22,7 +22,7 @@ from jit_kernels.dsl.values import (
 )
 from jit_kernels.types import BOOL, I64, DType
 
-__all__ = ["Array", "VectorIndex", "stack_array"]
+__all__ = ["Array", "VectorIndex", "pointer_at", "stack_array", "tail_mask"]
 
 D = TypeVar("D", bound=DType)
 E = TypeVar("E", bound=DType)
@@ -156,6 +156,3 @@ def pointer_at(words: Array[I64], position: Value[I64] | int, dtype: type[D]) ->
     """The array whose address is stored as a 64-bit word."""
     address = words[position]
     return Array(current().builder.inttoptr(address.ir, PTR), dtype)
-
-
-__all__ += ["pointer_at", "tail_mask"]
