@@ -38,7 +38,7 @@ __all__ = ["Roof", "fma_chains", "measure_roof", "read_chunks", "stream_bytes"]
 
 _MIB = 1 << 20
 _LINE_BYTES = 64
-_CHUNK_BYTES = 256 << 10
+_CHUNK_BYTES = _MIB  # smaller ones break the prefetcher's runs
 _SLICE_BYTES = 32 * _MIB  # of one timed run: 1 ms or so, less than a scheduler's time slice
 _FEWEST_RUNS = 5
 _FMA_RUN_SECONDS = 3e-4
@@ -131,7 +131,7 @@ def _read_bandwidth(pool: Pool, seconds: float) -> float:
     chunks, elements = _SLICE_BYTES // _CHUNK_BYTES, _SLICE_BYTES // 4
     slices = [data[begin : begin + elements] for begin in range(0, data.size, elements)]
     programs: list[list[Program]] = []
-    for streams, prefetch_bytes in ((1, 0), (1, 512), (1, 1024), (2, 0), (2, 1024)):
+    for streams, prefetch_bytes in ((1, 1024), (1, 4096), (2, 0), (2, 1024), (4, 1024)):
         code = read_chunks.specialise(
             chunk_bytes=_CHUNK_BYTES, streams=streams, prefetch_bytes=prefetch_bytes
         ).compile(pool.compiler)
