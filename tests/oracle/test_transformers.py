@@ -24,7 +24,8 @@ from tests.oracle.witness import choices, relative_error, whole_logits
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM
 
-pytestmark = [pytest.mark.oracle, pytest.mark.model]
+# One pass of 538 tokens takes a minute where other work shares the cores.
+pytestmark = [pytest.mark.oracle, pytest.mark.model, pytest.mark.timeout(600)]
 
 PROMPTS = load_expected()
 each_prompt = pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.name)
