@@ -13,7 +13,7 @@ Knows the order of the work; the formats (`Weights`) know what their words mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -29,13 +29,11 @@ from jit_kernels.dsl import (
     maximum,
     minimum,
     select,
-    stack_array,
     when,
-    zeros,
 )
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import worker
-from jit_kernels.kernels.linear_tiles import ActivationRows, rows_per_pass
+from jit_kernels.kernels.linear_tiles import ActivationRows, Prefetch, Tile, rows_per_pass
 from jit_kernels.types import F32, I64, U8, U32, DType
 
 __all__ = [
@@ -56,6 +54,7 @@ BLOCK_STEPS = 256  # of K in the blocked form: 16 KB of unpacked weights, half o
 _ROW_BLOCK = 256  # rows of activations that stay in L2 while panels pass
 _MAX_GROUPS = 16  # of 32 in a K block of 512
 _UNITS_PER_WORKER = 8
+_PREFETCH_BYTES = 6144  # what memory delivers in its own latency, and some more
 
 _VECTOR_BYTES = 4 * VECTOR_LANES
 _UNPACKED_BYTES = BLOCK_STEPS * _VECTOR_BYTES
@@ -106,11 +105,11 @@ class Weights(Protocol):
 
     def add_packed(
         self,
-        tile: Array[F32],
+        tile: Tile,
         block: Block,
         activations: ActivationRows,
-        rows: list[Value[I64]],
-        prefetch: bool,
+        rows: Sequence[Value[I64]],
+        prefetch: Prefetch,
     ) -> None:
         """Add a block to the tile's sums straight from the packed words."""
         ...
@@ -121,12 +120,12 @@ class Weights(Protocol):
 
     def add_unpacked(
         self,
-        tile: Array[F32],
+        tile: Tile,
         block: Block,
         unpacked: Array[U32],
         scratch: Scratch,
         activations: ActivationRows,
-        rows: list[Value[I64]],
+        rows: Sequence[Value[I64]],
     ) -> None:
         """Add an unpacked block to the tile's sums."""
         ...
@@ -221,7 +220,7 @@ def multiply(product: Product, weights: Weights) -> None:
 
 
 def _claimed_panels(product: Product) -> Iterator[Value[I64]]:
-    """Panels, a few neighbours at a time, so that each worker reads long streams."""
+    """Panels, several neighbours at a time, so that each worker reads long streams."""
     total = product.num_panels
     chunk = maximum(total // (worker().count * _UNITS_PER_WORKER), 1)
     for unit in claimed(product.counter, (total + chunk - 1) // chunk):
@@ -230,26 +229,26 @@ def _claimed_panels(product: Product) -> Iterator[Value[I64]]:
 
 def _gemv(product: Product, weights: Weights, rows: int) -> None:
     """Up to `rows` rows; those beyond the last repeat it and are not written."""
-    last = product.num_rows - 1
-    indices = [minimum(index(row), last) for row in range(rows)]
+    indices = [minimum(index(row), product.num_rows - 1) for row in range(rows)]
     starts = [product.activations + row * product.row_steps for row in indices]
     activations = ActivationRows(starts, 1)
     at_once = rows_per_pass(current().isa)
-    tile = stack_array(F32, rows * VECTOR_LANES)
+    firsts = range(0, rows, at_once)
+    tile = Tile.at(product.scratch.tiles, rows)
     for panel in _claimed_panels(product):
-        for row in range(rows):
-            tile[VectorIndex(index(row * VECTOR_LANES))] = zeros(F32)
+        tile.clear()
         for first_word in loop(0, product.num_words, weights.gemv_words):
             num_words = minimum(product.num_words - first_word, weights.gemv_words)
             block = Block(panel, first_word, num_words)
             here = activations.after(first_word * weights.steps)
-            for first in range(0, rows, at_once):
-                part = here.part(first, at_once)
-                sums, numbers = tile + first * VECTOR_LANES, indices[first : first + at_once]
-                weights.add_packed(sums, block, part, numbers, prefetch=first == 0)
+            for turn, first in enumerate(firsts):
+                sums, part = tile.part(first, at_once), here.part(first, at_once)
+                numbers = indices[first : first + at_once]
+                prefetch = Prefetch(turn, len(firsts), _PREFETCH_BYTES)
+                weights.add_packed(sums, block, part, numbers, prefetch)
         for row in range(rows):
             with when(index(row) < product.num_rows):
-                product.destination.finish(index(row), panel, tile.vector(row * VECTOR_LANES))
+                product.destination.finish(index(row), panel, tile[row])
 
 
 def _gemm(product: Product, weights: Weights) -> None:
@@ -281,10 +280,10 @@ def _row_block(
         is_last = first_word + block_words >= product.num_words
         for strip in loop(first_strip, last_strip):
             first_row = strip * tile_rows
-            tile = scratch.tiles + (strip - first_strip) * (tile_rows * VECTOR_LANES)
+            sums = scratch.tiles + (strip - first_strip) * (tile_rows * VECTOR_LANES)
+            tile = Tile.at(sums, tile_rows)
             with when(first_word.equals(0)):
-                for row in range(tile_rows):
-                    tile[VectorIndex(index(row * VECTOR_LANES))] = zeros(F32)
+                tile.clear()
             with when(is_last):
                 for row in range(tile_rows):
                     product.destination.prefetch(first_row + row, panel)
@@ -295,5 +294,5 @@ def _row_block(
             weights.add_unpacked(tile, block, unpacked, scratch, activations, rows)
             with when(is_last):
                 for row in loop(0, minimum(product.num_rows - first_row, tile_rows)):
-                    total = tile.vector(row * VECTOR_LANES)
+                    total = sums.vector(row * VECTOR_LANES)
                     product.destination.finish(first_row + row, panel, total)

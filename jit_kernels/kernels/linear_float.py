@@ -6,9 +6,10 @@ bfloat16 chain ends with the zero that pads the last pair. Bias and residual are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, index, loop
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_blocks import (
     Block,
@@ -25,13 +26,15 @@ from jit_kernels.kernels.linear_tiles import (
     F32_WORDS,
     ActivationRows,
     Arithmetic,
+    Prefetch,
+    Tile,
     accumulate,
 )
 from jit_kernels.types import F32, I64, U8, U16, U32
 
 __all__ = ["linear_bf16", "linear_f32"]
 
-_GEMV_STEPS = 256  # of K between the passes over rows: the weights stay in L1
+_GEMV_WORDS = 64  # of K between the passes over rows: the weights stay in L1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class FloatWeights:
     @property
     def gemv_words(self) -> int:
         """Words between the passes over rows."""
-        return _GEMV_STEPS // self.steps
+        return _GEMV_WORDS
 
     def _at(self, block: Block) -> Array[U32]:
         first = block.panel * self.num_words + block.first_word
@@ -58,16 +61,15 @@ class FloatWeights:
 
     def add_packed(
         self,
-        tile: Array[F32],
+        tile: Tile,
         block: Block,
         activations: ActivationRows,
-        rows: list[Value[I64]],
-        prefetch: bool,
+        rows: Sequence[Value[I64]],
+        prefetch: Prefetch,
     ) -> None:
         """Continue every chain through a block of packed words."""
-        _continue_chains(
-            self.arithmetic, tile, self._at(block), block.num_words, activations, prefetch
-        )
+        words = self._at(block)
+        _continue_chains(self.arithmetic, tile, words, block.num_words, activations, prefetch)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen bfloat16 into the scratch; float32 lies ready."""
@@ -83,32 +85,39 @@ class FloatWeights:
 
     def add_unpacked(
         self,
-        tile: Array[F32],
+        tile: Tile,
         block: Block,
         unpacked: Array[U32],
         scratch: Scratch,
         activations: ActivationRows,
-        rows: list[Value[I64]],
+        rows: Sequence[Value[I64]],
     ) -> None:
         """Continue every chain through a block of float32 weights."""
         num_steps = block.num_words * self.steps
-        _continue_chains(F32_WORDS, tile, unpacked, num_steps, activations, prefetch=False)
+        _continue_chains(F32_WORDS, tile, unpacked, num_steps, activations)
 
 
 def _continue_chains(
     arithmetic: Arithmetic,
-    tile: Array[F32],
+    tile: Tile,
     words: Array[U32],
     num_words: Value[I64],
     activations: ActivationRows,
-    prefetch: bool,
+    prefetch: Prefetch | None = None,
 ) -> None:
-    places = [index(row * VECTOR_LANES) for row in range(len(activations))]
-    sums = [Variable(tile.vector(place)) for place in places]
+    sums = [Variable(tile[row]) for row in range(len(activations))]
     unroll = 4 // arithmetic.steps
-    accumulate(arithmetic, words, num_words, activations, sums, unroll=unroll, prefetch=prefetch)
-    for place, total in zip(places, sums, strict=True):
-        tile[VectorIndex(place)] = total.get()
+    accumulate(
+        arithmetic,
+        words,
+        num_words,
+        activations,
+        sums,
+        unroll=unroll,
+        prefetch=prefetch,
+    )
+    for row, total in enumerate(sums):
+        tile[row] = total.get()
 
 
 def _linear(

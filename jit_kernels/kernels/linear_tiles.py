@@ -11,9 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, dot_pairs, fma, loop
+from jit_kernels.dsl import (
+    VECTOR_LANES,
+    Array,
+    Value,
+    Variable,
+    VectorIndex,
+    dot_pairs,
+    fma,
+    index,
+    loop,
+    zeros,
+)
 from jit_kernels.isa import Isa
-from jit_kernels.types import F32, I16, I64, U16, U32
+from jit_kernels.types import F32, I16, I64, U8, U16, U32
 
 __all__ = [
     "BF16_PAIRS",
@@ -22,13 +33,13 @@ __all__ = [
     "U8_QUADS",
     "ActivationRows",
     "Arithmetic",
+    "Prefetch",
+    "Tile",
     "accumulate",
     "row_tile",
     "rows_per_pass",
     "unrolled",
 ]
-
-_PREFETCH_BYTES = 1024
 
 
 def _registers_per_row(isa: Isa) -> int:
@@ -107,8 +118,53 @@ class ActivationRows:
         return self.starts[row].broadcast(step * self.word_step)
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Sums in memory, 16 columns for each row."""
+
+    places: Sequence[Array[F32]]
+
+    @staticmethod
+    def at(memory: Array[F32], rows: int) -> Tile:
+        """A tile that fills `memory`."""
+        return Tile([memory + row * VECTOR_LANES for row in range(rows)])
+
+    def part(self, first: int, count: int) -> Tile:
+        """Some of the rows."""
+        return Tile(self.places[first : first + count])
+
+    def clear(self) -> None:
+        """Set every sum to 0."""
+        for row in range(len(self.places)):
+            self[row] = zeros(F32)
+
+    def __getitem__(self, row: int) -> Value[F32]:
+        return self.places[row].vector(0)
+
+    def __setitem__(self, row: int, sums: Value[F32]) -> None:
+        self.places[row][VectorIndex(index(0))] = sums
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetch:
+    """Ask for the words `bytes_ahead` of a block that is walked over `passes` times.
+
+    Each pass, number `turn`, asks for its share of the lines, so that memory never rests.
+    """
+
+    turn: int
+    passes: int
+    bytes_ahead: int
+
+    def ask(self, words: Array[U32], num_words: Value[I64], word: Value[I64]) -> None:
+        """The prefetch that goes with one of the block's `num_words` vectors of words."""
+        step = 4 * VECTOR_LANES // self.passes
+        near = words.view(U8) + (word + num_words * self.turn) * step
+        near.prefetch(self.bytes_ahead)
+
+
 def unrolled(count: Value[I64], factor: int) -> Iterator[Value[I64]]:
-    """0..count-1; the body is traced `factor` times in the main loop, once for what is left."""
+    """0..count-1; the body is traced `factor` times for the main loop, once for what is left."""
     if factor == 1:
         yield from loop(count)
         return
@@ -126,16 +182,16 @@ def accumulate(
     rows: ActivationRows,
     sums: Sequence[Variable[Any]],
     *,
-    unroll: int = 1,
-    prefetch: bool = False,
+    unroll: int,
+    prefetch: Prefetch | None = None,
 ) -> None:
-    """sums[r] += activations[r] . weights over `num_words` vectors of packed words, in order."""
+    """sums[r] += activations[r] . weights over `num_words` vectors of words, in order."""
     for word in unrolled(num_words, unroll):
-        vector = words + word * VECTOR_LANES
-        if prefetch:
-            vector.prefetch(_PREFETCH_BYTES)
-        for step, weight in enumerate(arithmetic.decode(vector.vector(0))):
-            position = word * arithmetic.steps + step
-            for row, total in enumerate(sums):
-                activation = rows.broadcast(row, position)
+        if prefetch is not None:
+            prefetch.ask(words, num_words, word)
+        weights = arithmetic.decode(words.vector(word * VECTOR_LANES))
+        # Rows outside steps: LLVM reorders the sums of one row and would keep products alive.
+        for row, total in enumerate(sums):
+            for step, weight in enumerate(weights):
+                activation = rows.broadcast(row, word * arithmetic.steps + step)
                 total.set(arithmetic.multiply_add(activation, weight, total.get()))

@@ -11,6 +11,7 @@ row whose activations are not finite has a_scale = NaN and comes out NaN.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jit_kernels.dsl import (
@@ -21,7 +22,6 @@ from jit_kernels.dsl import (
     VectorIndex,
     fma,
     half_to_f32,
-    index,
     loop,
     minimum,
     zeros,
@@ -41,6 +41,8 @@ from jit_kernels.kernels.linear_tiles import (
     I16_PAIRS,
     U8_QUADS,
     ActivationRows,
+    Prefetch,
+    Tile,
     accumulate,
 )
 from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
@@ -89,33 +91,41 @@ class U8Weights:
 
     def _add_group(
         self,
-        tile: Array[F32],
-        dots: list[Variable[I32]],
+        tile: Tile,
+        dots: Sequence[Variable[I32]],
         factors: tuple[Value[F32], Value[F32]],
         group: Value[I64],
-        rows: list[Value[I64]],
+        rows: Sequence[Value[I64]],
     ) -> None:
         """The epilogue of one group."""
         w_scale, w_minimum = factors
         for position, (dot, row) in enumerate(zip(dots, rows, strict=True)):
-            place = VectorIndex(index(position * VECTOR_LANES))
             pair = self.activation_scales + (row * self.num_groups + group) * 2
-            y = fma(dot.get().to(F32) * pair.broadcast(0), w_scale, tile[place])
-            tile[place] = fma(pair.broadcast(1), w_minimum, y)
+            y = fma(dot.get().to(F32) * pair.broadcast(0), w_scale, tile[position])
+            tile[position] = fma(pair.broadcast(1), w_minimum, y)
 
     def add_packed(
         self,
-        tile: Array[F32],
+        tile: Tile,
         block: Block,
         activations: ActivationRows,
-        rows: list[Value[I64]],
-        prefetch: bool,
+        rows: Sequence[Value[I64]],
+        prefetch: Prefetch,
     ) -> None:
         """Add one group straight from the packed quads."""
         group = block.first_word // self.group_words
+        factors = self._factors(block.panel, group)
         dots = [Variable(zeros(I32)) for _ in rows]
-        accumulate(U8_QUADS, self._at(block), block.num_words, activations, dots, prefetch=prefetch)
-        self._add_group(tile, dots, self._factors(block.panel, group), group, rows)
+        accumulate(
+            U8_QUADS,
+            self._at(block),
+            block.num_words,
+            activations,
+            dots,
+            unroll=1,
+            prefetch=prefetch,
+        )
+        self._add_group(tile, dots, factors, group, rows)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen quads to pairs of int16, and the groups' factors to float32."""
@@ -136,12 +146,12 @@ class U8Weights:
 
     def add_unpacked(
         self,
-        tile: Array[F32],
+        tile: Tile,
         block: Block,
         unpacked: Array[U32],
         scratch: Scratch,
         activations: ActivationRows,
-        rows: list[Value[I64]],
+        rows: Sequence[Value[I64]],
     ) -> None:
         """Add the groups of a block of int16 pairs, in order."""
         first_group = block.first_word // self.group_words

@@ -30,6 +30,7 @@ from tests.kernels.linear_cases import Linear, copies_for_workers, random_linear
 
 _READ_BYTES = 256 << 20  # beyond the last-level cache, as are the weights of a GEMV
 _RUN_BYTES = 8 << 20
+_READ_AHEAD = 4096
 _CHAINS = 6
 _PEAK_STEPS = 100_000
 _GEMV_SHAPES = ((576, 3072), (1536, 576), (576, 960), (576, 576), (576, 49152))
@@ -57,7 +58,7 @@ def read_memory(words: Array[U32], count: Value[I64], out: Array[U32]) -> None:
     for block in loop(begin, end):
         vector = words + block * 64
         for position, total in enumerate(folded):
-            (vector + position * 16).prefetch(1024)
+            (vector + position * 16).prefetch(_READ_AHEAD)
             total.set(total.get() ^ vector.vector(position * 16))
     for position, total in enumerate(folded):
         out[VectorIndex(worker().index * 64 + index(position * 16))] = total.get()
