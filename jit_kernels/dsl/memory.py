@@ -73,6 +73,17 @@ class Array(Generic[D]):
         """The address as an integer."""
         return Value(current().builder.ptrtoint(self.pointer, llvm_type(I64)), I64)
 
+    def hidden(self) -> Array[D]:
+        """The same memory behind a pointer that LLVM cannot follow.
+
+        What is stored through it stays in memory: LLVM will not carry it from one round of a
+        loop to the next in registers that it does not have.
+        """
+        copy_type = ir.FunctionType(PTR, [PTR])
+        return Array(
+            current().builder.asm(copy_type, "", "=r,0", [self.pointer], False), self.dtype
+        )
+
     def __getitem__(self, position: Index) -> Value[D]:
         if isinstance(position, VectorIndex):
             if position.mask is not None:
