@@ -15,7 +15,7 @@ import struct
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +23,7 @@ import numpy as np
 from llvmlite import ir
 
 from jit_kernels.compiler import Compiler, emit_assembly, emit_object, optimised_ir
+from jit_kernels.compiler.fingerprint import source_fingerprint
 from jit_kernels.compiler.target import data_layout, llvm_version
 from jit_kernels.dsl.memory import Array, pointer_at
 from jit_kernels.dsl.trace import PTR, Trace, current
@@ -63,16 +64,6 @@ def worker() -> Worker:
     """The worker that runs this kernel body."""
     arguments = current().function.args
     return Worker(Value(arguments[0], I64), Value(arguments[1], I64))
-
-
-@lru_cache(maxsize=1)
-def _package_fingerprint() -> str:
-    """Hash of this package's sources: any change to the generator makes objects stale."""
-    root = Path(__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
 
 
 class Kernel:
@@ -167,7 +158,7 @@ class Specialisation:
     def key(self, isa: Isa) -> str:
         """What the object depends on; kernels outside this package are keyed by their IR."""
         inside = self.kernel.body.__module__.startswith("jit_kernels.")
-        source = _package_fingerprint() if inside else self.ir(isa)
+        source = source_fingerprint(Path(__file__).parent) if inside else self.ir(isa)
         parts = (self.symbol, source, isa.triple, isa.cpu, isa.features, repr(isa), llvm_version())
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

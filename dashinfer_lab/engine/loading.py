@@ -12,7 +12,7 @@ from dashinfer_lab.config import cache_root
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.kvcache import PAGE_SIZE
-from dashinfer_lab.lower import PlanLimits, ProgramPlan, lower
+from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan
 from jit_kernels.compiler.jit import compiler_for
 from jit_kernels.isa import detect
 from jit_kernels.kernels.linear_tiles import row_tile
@@ -74,7 +74,7 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
         num_threads=threads.threads,
         row_tile=row_tile(isa),
     )
-    plan = lower(artifact, limits)
+    plan = cached_plan(artifact, limits, cache_root() / "lowered")
     num_pages = _num_pages(plan, context_length, options.kv_cache_bytes)
     pool = Pool(threads.threads, compiler_for(isa, cache_root() / "objects"))
     try:
