@@ -13,16 +13,13 @@ Knows the order of the work; the formats (`Weights`) know what their words mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Iterator
 
-from jit_kernels.activation_layout import GEMV_ROWS, K_ALIGNMENT, REDUNDANT_ROWS
+from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS
 from jit_kernels.dsl import (
     VECTOR_LANES,
     Array,
     Value,
-    VectorIndex,
     claimed,
     index,
     loop,
@@ -33,178 +30,21 @@ from jit_kernels.dsl import (
 )
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import worker
+from jit_kernels.kernels.linear_operands import (
+    BLOCK_STEPS,
+    ROW_BLOCK,
+    WORKSPACE_BYTES,
+    Block,
+    Product,
+    Weights,
+)
 from jit_kernels.kernels.linear_tiles import ActivationRows, Prefetch, Tile, rows_per_pass
-from jit_kernels.types import F32, I64, U8, U32, DType
+from jit_kernels.types import BOOL, I64, U32
 
-__all__ = [
-    "WORKSPACE_BYTES",
-    "Block",
-    "Destination",
-    "Product",
-    "Scratch",
-    "Weights",
-    "multiply",
-    "own_copy",
-    "padded_steps",
-]
+__all__ = ["WORKSPACE_BYTES", "multiply"]
 
-D = TypeVar("D", bound=DType)
-
-BLOCK_STEPS = 256  # of K in the blocked form: 16 KB of unpacked weights, half of a small L1
-_ROW_BLOCK = 256  # rows of activations that stay in L2 while panels pass
-_MAX_GROUPS = 16  # of 32 in a K block of 512
 _UNITS_PER_WORKER = 8
 _PREFETCH_BYTES = 6144  # what memory delivers in its own latency, and some more
-
-_VECTOR_BYTES = 4 * VECTOR_LANES
-_UNPACKED_BYTES = BLOCK_STEPS * _VECTOR_BYTES
-_FACTORS_BYTES = _MAX_GROUPS * 2 * _VECTOR_BYTES
-_TILES_BYTES = (_ROW_BLOCK + 16) * _VECTOR_BYTES
-WORKSPACE_BYTES = _UNPACKED_BYTES + _FACTORS_BYTES + _TILES_BYTES
-"""Scratch of one worker, for every format and shape."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """`num_words` packed words, from `first_word`, of every column of a panel."""
-
-    panel: Value[I64]
-    first_word: Value[I64]
-    num_words: Value[I64]
-
-
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """A worker's workspace: unpacked weights, factors of their groups, tiles of sums."""
-
-    unpacked: Array[U32]
-    factors: Array[F32]
-    tiles: Array[F32]
-
-    @staticmethod
-    def of_worker(workspace: Array[U8], workspace_bytes: Value[I64]) -> Scratch:
-        """The part of `workspace` that belongs to the running worker."""
-        base = workspace + worker().index * workspace_bytes
-        factors = base + _UNPACKED_BYTES
-        tiles = factors + _FACTORS_BYTES
-        return Scratch(base.view(U32), factors.view(F32), tiles.view(F32))
-
-
-class Weights(Protocol):
-    """One format's weights and the activations' scales, where the format has any."""
-
-    @property
-    def steps(self) -> int:
-        """Activation words that one packed word meets."""
-        ...
-
-    @property
-    def gemv_words(self) -> int:
-        """Packed words that the GEMV forms take at a time."""
-        ...
-
-    def add_packed(
-        self,
-        tile: Tile,
-        block: Block,
-        activations: ActivationRows,
-        rows: Sequence[Value[I64]],
-        prefetch: Prefetch,
-    ) -> None:
-        """Add a block to the tile's sums straight from the packed words."""
-        ...
-
-    def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
-        """Unpack a block into the scratch, or return where it already lies ready."""
-        ...
-
-    def add_unpacked(
-        self,
-        tile: Tile,
-        block: Block,
-        unpacked: Array[U32],
-        scratch: Scratch,
-        activations: ActivationRows,
-        rows: Sequence[Value[I64]],
-    ) -> None:
-        """Add an unpacked block to the tile's sums."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """Where sums go, and what is added to them once at the end: bias, then residual."""
-
-    out: Array[F32]
-    out_stride: Value[I64]
-    bias: Array[F32] | None
-    residual: Array[F32] | None
-    residual_stride: Value[I64]
-
-    @staticmethod
-    def of(
-        out: Array[F32],
-        out_stride: Value[I64],
-        bias: Array[F32],
-        residual: Array[F32],
-        residual_stride: Value[I64],
-        has_bias: bool,
-        has_residual: bool,
-    ) -> Destination:
-        """The destination that a kernel's operands and constants describe."""
-        return Destination(
-            out,
-            out_stride,
-            bias if has_bias else None,
-            residual if has_residual else None,
-            residual_stride,
-        )
-
-    def finish(self, row: Value[I64], panel: Value[I64], total: Value[F32]) -> None:
-        """Write one row of a panel's columns."""
-        column = panel * VECTOR_LANES
-        if self.bias is not None:
-            total = total + self.bias.vector(column)
-        if self.residual is not None:
-            total = total + self.residual.vector(row * self.residual_stride + column)
-        self.out[VectorIndex(row * self.out_stride + column)] = total
-
-    def prefetch(self, row: Value[I64], panel: Value[I64]) -> None:
-        """Ask for the lines that `finish` will touch."""
-        column = panel * VECTOR_LANES
-        (self.out + (row * self.out_stride + column)).prefetch(0)
-        if self.residual is not None:
-            (self.residual + (row * self.residual_stride + column)).prefetch(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Product:
-    """One product: [R, K] activations by K x (16 * num_panels) weights.
-
-    `activations` are words in the layout of `activation_layout`; `num_words` is K in packed words.
-    """
-
-    num_rows: Value[I64]
-    activations: Array[U32]
-    row_steps: Value[I64]
-    num_words: Value[I64]
-    num_panels: Value[I64]
-    counter: Array[I64]
-    scratch: Scratch
-    destination: Destination
-    tile_rows: int
-
-
-def own_copy(array: Array[D], num_rows: Value[I64], copy_bytes: Value[I64]) -> Array[D]:
-    """This worker's copy of what `prepare` wrote: copies exist only for few rows."""
-    skipped = select(num_rows <= REDUNDANT_ROWS, worker().index * copy_bytes, index(0))
-    return (array.view(U8) + skipped).view(array.dtype)
-
-
-def padded_steps(in_features: Value[I64], elements_per_step: int) -> Value[I64]:
-    """Words of a prepared row."""
-    padded = (in_features + (K_ALIGNMENT - 1)) // K_ALIGNMENT * K_ALIGNMENT
-    return padded // elements_per_step
 
 
 def multiply(product: Product, weights: Weights) -> None:
@@ -234,7 +74,7 @@ def _gemv(product: Product, weights: Weights, rows: int) -> None:
     activations = ActivationRows(starts, 1)
     at_once = rows_per_pass(current().isa)
     firsts = range(0, rows, at_once)
-    tile = Tile.at(product.scratch.tiles, rows)
+    tile = Tile(product.scratch.tiles, rows)
     for panel in _claimed_panels(product):
         tile.clear()
         for first_word in loop(0, product.num_words, weights.gemv_words):
@@ -255,7 +95,7 @@ def _gemm(product: Product, weights: Weights) -> None:
     """Row blocks outermost: their activations stay in L2 while the panels pass."""
     tile_rows = product.tile_rows
     num_strips = (product.num_rows + tile_rows - 1) // tile_rows
-    most = _ROW_BLOCK // tile_rows
+    most = ROW_BLOCK // tile_rows
     num_blocks = (num_strips + most - 1) // most
     for unit in claimed(product.counter, num_blocks * product.num_panels):
         row_block, panel = unit // product.num_panels, unit % product.num_panels
@@ -278,10 +118,13 @@ def _row_block(
         block = Block(panel, first_word, num_words)
         unpacked = weights.unpack(block, scratch)
         is_last = first_word + block_words >= product.num_words
+        upcoming = _next_block(weights, block, block_words, is_last)
         for strip in loop(first_strip, last_strip):
             first_row = strip * tile_rows
-            sums = scratch.tiles + (strip - first_strip) * (tile_rows * VECTOR_LANES)
-            tile = Tile.at(sums, tile_rows)
+            done, num_strips = strip - first_strip, last_strip - first_strip
+            _prefetch_share(upcoming, block_words, done, num_strips)
+            sums = scratch.tiles + done * (tile_rows * VECTOR_LANES)
+            tile = Tile(sums, tile_rows)
             with when(first_word.equals(0)):
                 tile.clear()
             with when(is_last):
@@ -296,3 +139,20 @@ def _row_block(
                 for row in loop(0, minimum(product.num_rows - first_row, tile_rows)):
                     total = sums.vector(row * VECTOR_LANES)
                     product.destination.finish(first_row + row, panel, total)
+
+
+def _next_block(
+    weights: Weights, block: Block, block_words: int, is_last: Value[BOOL]
+) -> Array[U32]:
+    """The packed words that this worker will probably unpack next."""
+    panel = select(is_last, block.panel + worker().count, block.panel)
+    first_word = select(is_last, index(0), block.first_word + block_words)
+    return weights.packed(Block(panel, first_word, block.num_words))
+
+
+def _prefetch_share(
+    words: Array[U32], num_lines: int, part: Value[I64], num_parts: Value[I64]
+) -> None:
+    """Ask for one of `num_parts` parts of some lines."""
+    for line in loop(part * num_lines // num_parts, (part + 1) * num_lines // num_parts):
+        (words + line * VECTOR_LANES).prefetch(0)

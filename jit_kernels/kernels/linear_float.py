@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop
 from jit_kernels.kernel import kernel
-from jit_kernels.kernels.linear_blocks import (
+from jit_kernels.kernels.linear_blocks import multiply
+from jit_kernels.kernels.linear_operands import (
     Block,
     Destination,
     Product,
     Scratch,
     Weights,
-    multiply,
     own_copy,
     padded_steps,
 )
@@ -32,7 +32,7 @@ from jit_kernels.kernels.linear_tiles import (
 )
 from jit_kernels.types import F32, I64, U8, U16, U32
 
-__all__ = ["linear_bf16", "linear_f32"]
+__all__ = ["FloatWeights", "linear_bf16", "linear_f32"]
 
 _GEMV_WORDS = 64  # of K between the passes over rows: the weights stay in L1
 
@@ -55,7 +55,8 @@ class FloatWeights:
         """Words between the passes over rows."""
         return _GEMV_WORDS
 
-    def _at(self, block: Block) -> Array[U32]:
+    def packed(self, block: Block) -> Array[U32]:
+        """Where a block begins."""
         first = block.panel * self.num_words + block.first_word
         return self.panels + first * VECTOR_LANES
 
@@ -68,12 +69,12 @@ class FloatWeights:
         prefetch: Prefetch,
     ) -> None:
         """Continue every chain through a block of packed words."""
-        words = self._at(block)
+        words = self.packed(block)
         _continue_chains(self.arithmetic, tile, words, block.num_words, activations, prefetch)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen bfloat16 into the scratch; float32 lies ready."""
-        packed = self._at(block)
+        packed = self.packed(block)
         if self.steps == 1:
             return packed
         for word in loop(block.num_words):

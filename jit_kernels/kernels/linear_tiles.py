@@ -42,14 +42,9 @@ __all__ = [
 ]
 
 
-def _registers_per_row(isa: Isa) -> int:
-    return VECTOR_LANES // isa.float_lanes
-
-
 def row_tile(isa: Isa) -> int:
-    """Rows of the blocked form's tile: sums, 16 weights and 2 temporaries fill the registers."""
-    per_row = _registers_per_row(isa)
-    return (isa.num_registers - per_row - 2) // per_row // 2 * 2
+    """Rows of the blocked form's tile: its sums take three quarters of the registers."""
+    return isa.num_registers * 3 // 4 // (VECTOR_LANES // isa.float_lanes)
 
 
 def rows_per_pass(isa: Isa) -> int:
@@ -120,29 +115,29 @@ class ActivationRows:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Sums in memory, 16 columns for each row."""
+    """Sums in memory, 16 columns for each of `rows` rows."""
 
-    places: Sequence[Array[F32]]
-
-    @staticmethod
-    def at(memory: Array[F32], rows: int) -> Tile:
-        """A tile that fills `memory`."""
-        return Tile([memory + row * VECTOR_LANES for row in range(rows)])
+    memory: Array[F32]
+    rows: int
 
     def part(self, first: int, count: int) -> Tile:
         """Some of the rows."""
-        return Tile(self.places[first : first + count])
+        return Tile(self.memory + first * VECTOR_LANES, min(count, self.rows - first))
+
+    def hidden(self) -> Tile:
+        """The same sums, kept in memory: see `Array.hidden`."""
+        return Tile(self.memory.hidden(), self.rows)
 
     def clear(self) -> None:
         """Set every sum to 0."""
-        for row in range(len(self.places)):
+        for row in range(self.rows):
             self[row] = zeros(F32)
 
     def __getitem__(self, row: int) -> Value[F32]:
-        return self.places[row].vector(0)
+        return self.memory.vector(row * VECTOR_LANES)
 
     def __setitem__(self, row: int, sums: Value[F32]) -> None:
-        self.places[row][VectorIndex(index(0))] = sums
+        self.memory[VectorIndex(index(row * VECTOR_LANES))] = sums
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,13 @@ from jit_kernels.dsl import (
     zeros,
 )
 from jit_kernels.kernel import kernel
-from jit_kernels.kernels.linear_blocks import (
+from jit_kernels.kernels.linear_blocks import multiply
+from jit_kernels.kernels.linear_operands import (
     Block,
     Destination,
     Product,
     Scratch,
     Weights,
-    multiply,
     own_copy,
     padded_steps,
 )
@@ -47,9 +47,10 @@ from jit_kernels.kernels.linear_tiles import (
 )
 from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
 
-__all__ = ["linear_u8"]
+__all__ = ["U8Weights", "linear_u8"]
 
 _QUAD = 4
+_ROWS_IN_REGISTERS = 3  # beside their dots; the sums of more rows stay in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ class U8Weights:
         """A group."""
         return self.group_words
 
-    def _at(self, block: Block) -> Array[U32]:
+    def packed(self, block: Block) -> Array[U32]:
+        """Where a block begins."""
         first = block.panel * self.num_words + block.first_word
         return self.panels + first * VECTOR_LANES
 
@@ -118,18 +120,19 @@ class U8Weights:
         dots = [Variable(zeros(I32)) for _ in rows]
         accumulate(
             U8_QUADS,
-            self._at(block),
+            self.packed(block),
             block.num_words,
             activations,
             dots,
             unroll=1,
             prefetch=prefetch,
         )
-        self._add_group(tile, dots, factors, group, rows)
+        sums = tile if len(rows) < _ROWS_IN_REGISTERS else tile.hidden()
+        self._add_group(sums, dots, factors, group, rows)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen quads to pairs of int16, and the groups' factors to float32."""
-        packed = self._at(block)
+        packed = self.packed(block)
         for word in loop(block.num_words):
             vector = packed.vector(word * VECTOR_LANES)
             for step, pairs in enumerate(U8_QUADS.decode(vector)):
@@ -163,7 +166,7 @@ class U8Weights:
             group = word // self.group_words
             factors = scratch.factors + group * (2 * VECTOR_LANES)
             both = factors.vector(0), factors.vector(VECTOR_LANES)
-            self._add_group(tile, dots, both, first_group + group, rows)
+            self._add_group(tile.hidden(), dots, both, first_group + group, rows)
 
 
 @kernel

@@ -1,0 +1,189 @@
+"""What a matrix product is made of: operands, scratch, destination, and what a format must offer.
+
+Knows nothing of the order of the work (`linear_blocks`) or of what packed words mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from jit_kernels.activation_layout import K_ALIGNMENT, REDUNDANT_ROWS
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, VectorIndex, index, select
+from jit_kernels.kernel import worker
+from jit_kernels.kernels.linear_tiles import ActivationRows, Prefetch, Tile
+from jit_kernels.types import F32, I64, U8, U32, DType
+
+__all__ = [
+    "BLOCK_STEPS",
+    "ROW_BLOCK",
+    "WORKSPACE_BYTES",
+    "Block",
+    "Destination",
+    "Product",
+    "Scratch",
+    "Weights",
+    "own_copy",
+    "padded_steps",
+]
+
+D = TypeVar("D", bound=DType)
+
+BLOCK_STEPS = 256  # of K in the blocked form: 16 KB of unpacked weights, half of a small L1
+ROW_BLOCK = 256  # rows of activations that stay in L2 while panels pass
+_MAX_GROUPS = 16  # of 32 in a K block of 512
+
+_VECTOR_BYTES = 4 * VECTOR_LANES
+_UNPACKED_BYTES = BLOCK_STEPS * _VECTOR_BYTES
+_FACTORS_BYTES = _MAX_GROUPS * 2 * _VECTOR_BYTES
+_TILES_BYTES = (ROW_BLOCK + 16) * _VECTOR_BYTES
+WORKSPACE_BYTES = _UNPACKED_BYTES + _FACTORS_BYTES + _TILES_BYTES
+"""Scratch of one worker, for every format and shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`num_words` packed words, from `first_word`, of every column of a panel."""
+
+    panel: Value[I64]
+    first_word: Value[I64]
+    num_words: Value[I64]
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A worker's workspace: unpacked weights, factors of their groups, tiles of sums."""
+
+    unpacked: Array[U32]
+    factors: Array[F32]
+    tiles: Array[F32]
+
+    @staticmethod
+    def of_worker(workspace: Array[U8], workspace_bytes: Value[I64]) -> Scratch:
+        """The part of `workspace` that belongs to the running worker."""
+        base = workspace + worker().index * workspace_bytes
+        factors = base + _UNPACKED_BYTES
+        tiles = factors + _FACTORS_BYTES
+        return Scratch(base.view(U32), factors.view(F32), tiles.view(F32))
+
+
+class Weights(Protocol):
+    """One format's weights and the activations' scales, where the format has any."""
+
+    @property
+    def steps(self) -> int:
+        """Activation words that one packed word meets."""
+        ...
+
+    @property
+    def gemv_words(self) -> int:
+        """Packed words that the GEMV forms take at a time."""
+        ...
+
+    def packed(self, block: Block) -> Array[U32]:
+        """Where a block begins."""
+        ...
+
+    def add_packed(
+        self,
+        tile: Tile,
+        block: Block,
+        activations: ActivationRows,
+        rows: Sequence[Value[I64]],
+        prefetch: Prefetch,
+    ) -> None:
+        """Add a block to the tile's sums straight from the packed words."""
+        ...
+
+    def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
+        """Unpack a block into the scratch, or return where it already lies ready."""
+        ...
+
+    def add_unpacked(
+        self,
+        tile: Tile,
+        block: Block,
+        unpacked: Array[U32],
+        scratch: Scratch,
+        activations: ActivationRows,
+        rows: Sequence[Value[I64]],
+    ) -> None:
+        """Add an unpacked block to the tile's sums."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where sums go, and what is added to them once at the end: bias, then residual."""
+
+    out: Array[F32]
+    out_stride: Value[I64]
+    bias: Array[F32] | None
+    residual: Array[F32] | None
+    residual_stride: Value[I64]
+
+    @staticmethod
+    def of(
+        out: Array[F32],
+        out_stride: Value[I64],
+        bias: Array[F32],
+        residual: Array[F32],
+        residual_stride: Value[I64],
+        has_bias: bool,
+        has_residual: bool,
+    ) -> Destination:
+        """The destination that a kernel's operands and constants describe."""
+        return Destination(
+            out,
+            out_stride,
+            bias if has_bias else None,
+            residual if has_residual else None,
+            residual_stride,
+        )
+
+    def finish(self, row: Value[I64], panel: Value[I64], total: Value[F32]) -> None:
+        """Write one row of a panel's columns."""
+        column = panel * VECTOR_LANES
+        if self.bias is not None:
+            total = total + self.bias.vector(column)
+        if self.residual is not None:
+            total = total + self.residual.vector(row * self.residual_stride + column)
+        self.out[VectorIndex(row * self.out_stride + column)] = total
+
+    def prefetch(self, row: Value[I64], panel: Value[I64]) -> None:
+        """Ask for the lines that `finish` will touch."""
+        column = panel * VECTOR_LANES
+        (self.out + (row * self.out_stride + column)).prefetch(0)
+        if self.residual is not None:
+            (self.residual + (row * self.residual_stride + column)).prefetch(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """One product: [R, K] activations by K x (16 * num_panels) weights.
+
+    `activations` are words in the layout of `activation_layout`; `num_words` is K in packed words.
+    """
+
+    num_rows: Value[I64]
+    activations: Array[U32]
+    row_steps: Value[I64]
+    num_words: Value[I64]
+    num_panels: Value[I64]
+    counter: Array[I64]
+    scratch: Scratch
+    destination: Destination
+    tile_rows: int
+
+
+def own_copy(array: Array[D], num_rows: Value[I64], copy_bytes: Value[I64]) -> Array[D]:
+    """This worker's copy of what `prepare` wrote: copies exist only for few rows."""
+    skipped = select(num_rows <= REDUNDANT_ROWS, worker().index * copy_bytes, index(0))
+    return (array.view(U8) + skipped).view(array.dtype)
+
+
+def padded_steps(in_features: Value[I64], elements_per_step: int) -> Value[I64]:
+    """Words of a prepared row."""
+    padded = (in_features + (K_ALIGNMENT - 1)) // K_ALIGNMENT * K_ALIGNMENT
+    return padded // elements_per_step
