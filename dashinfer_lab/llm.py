@@ -5,7 +5,8 @@ Joins artifact, tokenizer and engine; computes nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +17,7 @@ from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle
 from dashinfer_lab.engine.loading import LoadOptions, load_runner
 from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
 from dashinfer_lab.outputs import RequestOutput
+from dashinfer_lab.profiling import OpProfile, ProfileRecorder
 from dashinfer_lab.sampling import SamplingParams
 
 if TYPE_CHECKING:
@@ -167,6 +169,27 @@ class LLM:
             kv_bytes_per_position=plan.num_layers * plan.num_kv_heads * 2 * plan.head_dim * 4,
             arena_bytes=use.arena_bytes + use.step_bytes,
         )
+
+    @contextmanager
+    def profiling(self) -> Generator[ProfileRecorder]:
+        """Time every operation of the steps run meanwhile; `OpProfile.of` sums them up."""
+        recorder = self._runner.start_recording()
+        try:
+            yield recorder
+        finally:
+            self._runner.stop_recording()
+
+    def profile(
+        self,
+        prompt: Prompt | Sequence[Message] = "The quick brown fox jumps over the lazy dog. " * 12,
+        sampling_params: SamplingParams | None = None,
+    ) -> OpProfile:
+        """Generate once and say where the time went, prefill and decode apart."""
+        params = sampling_params or SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
+        ids = self._ids(prompt) if isinstance(prompt, str | Mapping) else self._chat_ids(prompt)
+        with self.profiling() as recorder:
+            self._complete([None], [ids], params)
+        return OpProfile.of(recorder)
 
     def close(self) -> None:
         """Cancel what runs, end the threads; closing twice is harmless."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from dashinfer_lab.engine.step_inputs import AttentionShape, StepInputs
 from dashinfer_lab.errors import EngineError
 from dashinfer_lab.kvcache import PAGE_SIZE
 from dashinfer_lab.lower import Memory, ProgramPlan, instantiate
+from dashinfer_lab.profiling import OpLabel, ProfileRecorder
 from dashinfer_lab.sampling import TokenLogprobs
 from jit_kernels.kernels.attention import SEGMENT_SIZE, partial_floats, query_tile
 from jit_kernels.runtime.buffers import aligned
@@ -88,6 +90,7 @@ class CompiledRunner:
             ),
         )
         self._memory = Memory(plan, artifact, self.inputs.arrays(), self.cache)
+        self._recorder: ProfileRecorder | None = None
         self.program = instantiate(plan, self._memory, pool, chaos_seed=chaos_seed)
 
     @property
@@ -99,6 +102,47 @@ class CompiledRunner:
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
         """Compute all chunks, one result for each, in order."""
+        recorder = self._recorder  # read once: another thread may end the recording
+        if recorder is not None:
+            return self._profiled_step(chunks, recorder)
+        rows = self._fill(chunks)
+        self.program.run()
+        return self._results(chunks, rows)
+
+    def start_recording(self) -> ProfileRecorder:
+        """Time every operation from the next step on; raises `EngineError` if one does already."""
+        if self._recorder is not None:
+            raise EngineError("a profile is being recorded already: end that one first")
+        labels = [OpLabel(op.kernel, op.name, op.layer) for op in self.plan.ops]
+        self._recorder = ProfileRecorder(labels)
+        return self._recorder
+
+    def stop_recording(self) -> None:
+        """Run without timing from the next step on."""
+        self._recorder = None
+
+    def _profiled_step(
+        self, chunks: Sequence[Chunk], recorder: ProfileRecorder
+    ) -> list[ChunkResult]:
+        """A step on the walker that times every operation."""
+        begin = perf_counter()
+        rows = self._fill(chunks)
+        filled = perf_counter()
+        profile = self.program.profile()
+        computed = perf_counter()
+        results = self._results(chunks, rows)
+        end = perf_counter()
+        recorder.add(
+            phase="decode" if all(len(c.token_ids) == 1 for c in chunks) else "prefill",
+            num_tokens=int(self.inputs.num_tokens[0]),
+            op_seconds=profile.seconds,
+            input_seconds=filled - begin,
+            result_seconds=end - computed,
+            wall_seconds=end - begin,
+        )
+        return results
+
+    def _fill(self, chunks: Sequence[Chunk]) -> list[slice]:
         rows = self.inputs.fill(chunks)
         ids = self.inputs.token_ids[: self.inputs.num_tokens[0]]
         if ids.size and not 0 <= int(ids.min()) <= int(ids.max()) < self.vocab_size:
@@ -106,7 +150,9 @@ class CompiledRunner:
                 f"token ids from {ids.min()} to {ids.max()} reach the model, which knows "
                 f"0 to {self.vocab_size - 1}"
             )
-        self.program.run()
+        return rows
+
+    def _results(self, chunks: Sequence[Chunk], rows: Sequence[slice]) -> list[ChunkResult]:
         return [self._result(chunk, where) for chunk, where in zip(chunks, rows, strict=True)]
 
     def close(self) -> None:
