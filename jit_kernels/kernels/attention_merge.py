@@ -19,7 +19,8 @@ from jit_kernels.dsl import (
     zeros,
 )
 from jit_kernels.kernel import kernel
-from jit_kernels.kernels.attention import merge_weights, partial_floats
+from jit_kernels.kernels.attention import partial_floats
+from jit_kernels.kernels.attention_blocks import merge_weights
 from jit_kernels.types import F32, I64
 
 __all__ = ["SPLIT_WORDS", "attention_merge"]

@@ -1,0 +1,273 @@
+"""Pieces of attention that give it its bits: scores of a page, one softmax, values, the merge.
+
+A block is some queries side by side, whose sums fill the registers. Every function here does the
+same arithmetic for a query whatever block it is part of. Knows nothing of items or workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jit_kernels.dsl import (
+    VECTOR_LANES,
+    Array,
+    RunningMax,
+    Value,
+    Variable,
+    broadcast,
+    exp,
+    fma,
+    fold_sum,
+    index,
+    lane_indices,
+    loop,
+    maximum,
+    minimum,
+    select,
+    when,
+    zeros,
+)
+from jit_kernels.kernels.attention_items import (
+    PAGE_SIZE,
+    PAGES_PER_SEGMENT,
+    SEGMENT_SIZE,
+    Pages,
+    num_pages,
+)
+from jit_kernels.types import BOOL, F32, I32, I64
+
+__all__ = ["Block", "Seen", "Tile", "merge_weights", "score_keys", "softmax_row", "weigh_values"]
+
+_LINE_BYTES = 64
+_TO_L2 = 2  # a prefetch's locality: a segment is too much for the first-level cache
+_UNROLLED_KEYS = 4
+_MINUS_INFINITY = float("-inf")
+Sums = Sequence[Sequence[Variable[F32]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A unit's scratch: queries [q][D], scores [q][128], outputs [q][D], and scalars a query.
+
+    `highest` and `total` are the running m and l; `old_weight` and `new_weight` say how the
+    segment just done merges into the running output.
+    """
+
+    head_dim: int
+    queries: Array[F32]
+    scores: Array[F32]
+    outputs: Array[F32]
+    highest: Array[F32]
+    total: Array[F32]
+    old_weight: Array[F32]
+    new_weight: Array[F32]
+
+    @staticmethod
+    def floats(capacity: int, head_dim: int) -> int:
+        """float32 that a tile of `capacity` queries takes."""
+        return capacity * (2 * head_dim + SEGMENT_SIZE + 4)
+
+    @staticmethod
+    def at(scratch: Array[F32], capacity: int, head_dim: int) -> Tile:
+        """A tile that begins at `scratch`."""
+        parts = [scratch]
+        for size in (head_dim, SEGMENT_SIZE, head_dim, 1, 1, 1):
+            parts.append(parts[-1] + capacity * size)
+        return Tile(head_dim, *parts)
+
+    def clear(self, num_queries: Value[I64]) -> None:
+        """Set the running state to (-inf, 0, 0)."""
+        for query in loop(num_queries):
+            for column in range(0, self.head_dim, VECTOR_LANES):
+                self.outputs[query * self.head_dim + column] = zeros(F32)
+            self.highest[query] = _MINUS_INFINITY
+            self.total[query] = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """`size` queries from `first` on, with sums of `wide` vectors each."""
+
+    first: Value[I64]
+    size: int
+    wide: int
+
+    @property
+    def width(self) -> int:
+        """Keys or columns at once."""
+        return self.wide * VECTOR_LANES
+
+    def sums(self) -> Sums:
+        """Sums in registers, all 0."""
+        return [[Variable(zeros(F32)) for _ in range(self.wide)] for _ in range(self.size)]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How many of a segment's keys a block's queries see: each of them, where they differ.
+
+    The first `by_all` keys go to every sum; those up to `by_any` are looked at query by query.
+    """
+
+    by_all: Value[I64]
+    by_any: Value[I64]
+    by_each: Sequence[Value[I64]] = ()
+
+
+def score_keys(
+    block: Block,
+    queries: Array[F32],
+    keys: Array[F32],
+    scores: Array[F32],
+    head_dim: int,
+    following: Array[F32] | None = None,
+) -> None:
+    """scores[q][key] = q . k for `block.width` keys of a page: one fma chain over d.
+
+    Each line that is read asks for the line at the same place of `following`.
+    """
+    sums = block.sums()
+    for base in loop(0, head_dim, 2):
+        for d in (base, base + 1):
+            vectors = [keys.vector(d * PAGE_SIZE + v * VECTOR_LANES) for v in range(block.wide)]
+            if following is not None:
+                _prefetch(following + d * PAGE_SIZE, block.wide)
+            for row, totals in enumerate(sums):
+                q = queries.broadcast(d + row * head_dim)
+                for vector, total in zip(vectors, totals, strict=True):
+                    total.set(fma(q, vector, total.get()))
+    for row, totals in enumerate(sums):
+        for v, total in enumerate(totals):
+            scores[index(row * SEGMENT_SIZE + v * VECTOR_LANES)] = total.get()
+
+
+def softmax_row(tile: Tile, query: Value[I64], visible: Value[I64], scale: Value[F32]) -> None:
+    """Turn a query's first `visible` scores into e^(s - m) and merge (m, l) into the state.
+
+    What follows them, up to a whole vector, becomes 0.
+    """
+    row = tile.scores + query * SEGMENT_SIZE
+    num_full = visible // VECTOR_LANES * VECTOR_LANES
+    highest = RunningMax(F32, _MINUS_INFINITY)
+    for at in loop(0, num_full, VECTOR_LANES):
+        score = row.vector(at) * scale
+        row[at] = score
+        highest.update(score)
+    with when(num_full < visible):
+        lanes = lane_indices(I32) < (visible - num_full).to(I32)
+        score = select(lanes, row.vector(num_full) * scale, _MINUS_INFINITY)
+        row[num_full] = score
+        highest.update(score)
+    m = highest.value()
+    total = Variable(zeros(F32))
+    for at in loop(0, visible, VECTOR_LANES):
+        probability = exp(row.vector(at) - broadcast(m))
+        row[at] = probability
+        total.set(total.get() + probability)
+    old, new, merged_m, merged_l = merge_weights(
+        tile.highest[query], tile.total[query], m, fold_sum(total.get())
+    )
+    tile.old_weight[query], tile.new_weight[query] = old, new
+    tile.highest[query], tile.total[query] = merged_m, merged_l
+
+
+def merge_weights(
+    m_run: Value[F32], l_run: Value[F32], m: Value[F32], total: Value[F32]
+) -> tuple[Value[F32], Value[F32], Value[F32], Value[F32]]:
+    """The one merge formula: M = max(m_run, m), weights e**(m_run - M) and e**(m - M), (M, L)."""
+    largest = maximum(m_run, m)
+    old, new = exp(m_run - largest), exp(m - largest)
+    return old, new, largest, fma(l_run, old, total * new)
+
+
+def weigh_values(
+    tile: Tile,
+    block: Block,
+    pages: Pages,
+    column: Value[I64],
+    seen: Seen,
+    following: Pages | None = None,
+) -> None:
+    """outputs = outputs * old_weight + (sum over keys, in order, of p v) * new_weight.
+
+    For `block.width` columns. A query that sees no key keeps its output. In the course of all
+    columns, in order, all of the keys in `following` are asked for.
+    """
+    sums = block.sums()
+    probabilities = tile.scores + block.first * SEGMENT_SIZE
+    for page in loop(num_pages(seen.by_all)):
+        ahead = None
+        if following is not None:
+            turn = column // block.width * PAGES_PER_SEGMENT + page
+            parts = tile.head_dim // block.width
+            ahead = following.keys(turn // parts) + turn % parts * (PAGE_SIZE * block.width)
+        values = pages.values(page) + column
+        count = minimum(seen.by_all - page * PAGE_SIZE, PAGE_SIZE)
+        _add_page(tile.head_dim, probabilities + page * PAGE_SIZE, values, count, sums, ahead)
+    if seen.by_each:
+        for key in loop(seen.by_all, seen.by_any):
+            values = pages.values(key // PAGE_SIZE) + key % PAGE_SIZE * tile.head_dim + column
+            sees = [key < own for own in seen.by_each]
+            _add_key(probabilities + key, values, sums, sees)
+    _merge(tile, block.first, column, sums, [own > 0 for own in seen.by_each])
+
+
+def _add_page(
+    head_dim: int,
+    probabilities: Array[F32],
+    values: Array[F32],
+    count: Value[I64],
+    sums: Sums,
+    following: Array[F32] | None,
+) -> None:
+    wide = len(sums[0])
+
+    def one_key(key: Value[I64]) -> None:
+        if following is not None:
+            _prefetch(following + key * (wide * VECTOR_LANES), wide)
+        _add_key(probabilities + key, values + key * head_dim, sums)
+
+    whole = count // _UNROLLED_KEYS * _UNROLLED_KEYS
+    for base in loop(0, whole, _UNROLLED_KEYS):
+        for step in range(_UNROLLED_KEYS):
+            one_key(base + step)
+    for key in loop(whole, count):
+        one_key(key)
+
+
+def _add_key(
+    probabilities: Array[F32],
+    values: Array[F32],
+    sums: Sums,
+    sees: Sequence[Value[BOOL]] = (),
+) -> None:
+    """One key's values to every sum, or to those of the queries that see it."""
+    vectors = [values.vector(v * VECTOR_LANES) for v in range(len(sums[0]))]
+    for row, totals in enumerate(sums):
+        p = probabilities.broadcast(row * SEGMENT_SIZE)
+        for vector, total in zip(vectors, totals, strict=True):
+            before = total.get()
+            after = fma(p, vector, before)
+            total.set(select(sees[row], after, before) if sees else after)
+
+
+def _merge(
+    tile: Tile,
+    first: Value[I64],
+    column: Value[I64],
+    sums: Sums,
+    sees: Sequence[Value[BOOL]],
+) -> None:
+    for row, totals in enumerate(sums):
+        old, new = tile.old_weight[first + row], tile.new_weight[first + row]
+        for v, total in enumerate(totals):
+            at = (first + row) * tile.head_dim + column + v * VECTOR_LANES
+            before = tile.outputs.vector(at)
+            after = fma(before, broadcast(old), total.get() * new)
+            tile.outputs[at] = select(sees[row], after, before) if sees else after
+
+
+def _prefetch(lines: Array[F32], count: int) -> None:
+    for line in range(count):
+        lines.prefetch(line * _LINE_BYTES, _TO_L2)

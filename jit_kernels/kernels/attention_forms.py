@@ -1,0 +1,136 @@
+"""The two forms of attention: a row alone, bound by memory, and rows in a tile, by arithmetic.
+
+Both leave a query's state in the tile's scratch, with the same bits. Knows nothing of where
+results go.
+"""
+
+from __future__ import annotations
+
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, index, loop, maximum, minimum, when, zeros
+from jit_kernels.isa import Isa
+from jit_kernels.kernels.attention_blocks import (
+    Block,
+    Seen,
+    Tile,
+    score_keys,
+    softmax_row,
+    weigh_values,
+)
+from jit_kernels.kernels.attention_items import PAGE_SIZE, SEGMENT_SIZE, Pages, num_pages
+from jit_kernels.types import F32, I64
+
+__all__ = ["ROW_TILE", "attend_row", "attend_tile", "gather"]
+
+# Queries of a block in the tile form: 6 x 16 sums, one vector of operands and a broadcast fill
+# sixteen registers of eight lanes.
+ROW_TILE = 6
+_MOST_VECTORS = 8
+
+
+def attend_row(
+    isa: Isa,
+    tile: Tile,
+    queries: Array[F32],
+    heads_per_kv: int,
+    num_keys: Value[I64],
+    pages: Pages,
+    following: Pages,
+    scale: Value[F32],
+) -> None:
+    """Merge one segment into the state of one row's queries [heads_per_kv][D].
+
+    The keys bring in the values, and the values bring in the keys that follow.
+    """
+    heads = _head_blocks(isa, heads_per_kv)
+    wide = 2 if max(size for _, size in heads) <= _most_queries(isa, 2) else 1
+    for page in loop(num_pages(num_keys)):
+        keys, values = pages.keys(page), pages.values(page)
+        scores = tile.scores + page * PAGE_SIZE
+        for key in range(0, PAGE_SIZE, wide * VECTOR_LANES):
+            for first, size in heads:
+                block = Block(index(first), size, wide)
+                target = scores + (first * SEGMENT_SIZE + key)
+                own, ahead = queries + first * tile.head_dim, None if first else values + key
+                score_keys(block, own, keys + key, target, tile.head_dim, ahead)
+    for query in loop(heads_per_kv):
+        softmax_row(tile, query, num_keys, scale)
+    wide = _columns_at_once(isa, tile.head_dim, max(size for _, size in heads))
+    for column in loop(0, tile.head_dim, wide * VECTOR_LANES):
+        for first, size in heads:
+            block, seen = Block(index(first), size, wide), Seen(num_keys, num_keys)
+            weigh_values(tile, block, pages, column, seen, None if first else following)
+
+
+def _most_queries(isa: Isa, wide: int) -> int:
+    """Most queries whose sums, `wide` vectors each, leave registers for operands."""
+    per_vector = VECTOR_LANES // isa.float_lanes
+    return max(1, (isa.num_registers - per_vector - 1) // (per_vector * wide))
+
+
+def _head_blocks(isa: Isa, heads_per_kv: int) -> list[tuple[int, int]]:
+    """(first, number) of blocks of about equal size that hold one row's queries."""
+    count = -(-heads_per_kv // _most_queries(isa, 1))
+    ends = [heads_per_kv * (block + 1) // count for block in range(count)]
+    return [(first, end - first) for first, end in zip([0, *ends], ends, strict=False)]
+
+
+def _columns_at_once(isa: Isa, head_dim: int, size: int) -> int:
+    """Most vectors of columns that `size` queries take at once and that divide the head."""
+    vectors = head_dim // VECTOR_LANES
+    return max(
+        wide
+        for wide in range(1, _MOST_VECTORS + 1)
+        if vectors % wide == 0 and (wide == 1 or size <= _most_queries(isa, wide))
+    )
+
+
+def gather(
+    tile: Tile, rows: Array[F32], num_rows: Value[I64], stride: Value[I64], heads_per_kv: int
+) -> None:
+    """Copy the queries of several rows side by side; those that fill the last block are 0."""
+    row_floats, block_floats = heads_per_kv * tile.head_dim, ROW_TILE * tile.head_dim
+    for row in loop(num_rows):
+        for column in loop(0, row_floats, VECTOR_LANES):
+            tile.queries[row * row_floats + column] = (rows + row * stride).vector(column)
+    end = num_rows * row_floats
+    blocks = (end + (block_floats - 1)) // block_floats
+    for at in loop(end, blocks * block_floats, VECTOR_LANES):
+        tile.queries[at] = zeros(F32)
+
+
+def attend_tile(
+    tile: Tile,
+    heads_per_kv: int,
+    num_rows: Value[I64],
+    offset: Value[I64],
+    pages: Pages,
+    scale: Value[F32],
+) -> None:
+    """Merge one segment into the state of all rows' queries.
+
+    `offset` is the first row's position within the segment; it may be negative.
+    """
+    num_queries = num_rows * heads_per_kv
+
+    def seen_by(query: Value[I64]) -> Value[I64]:
+        row = minimum(query // heads_per_kv, num_rows - 1)
+        return minimum(maximum(offset + row + 1, 0), SEGMENT_SIZE)
+
+    for page in loop(num_pages(seen_by(num_queries))):
+        for query in loop(0, num_queries, ROW_TILE):
+            source = tile.queries + query * tile.head_dim
+            for key in range(0, PAGE_SIZE, VECTOR_LANES):
+                first = page * PAGE_SIZE + key
+                with when(first < seen_by(query + (ROW_TILE - 1))):
+                    target = tile.scores + query * SEGMENT_SIZE + first
+                    block = Block(query, ROW_TILE, 1)
+                    score_keys(block, source, pages.keys(page) + key, target, tile.head_dim)
+    for query in loop(num_queries):
+        with when(seen_by(query) > 0):
+            softmax_row(tile, query, seen_by(query), scale)
+    for column in loop(0, tile.head_dim, VECTOR_LANES):
+        for query in loop(0, num_queries, ROW_TILE):
+            each = [seen_by(query + row) for row in range(ROW_TILE)]
+            with when(each[-1] > 0):
+                seen = Seen(each[0], each[-1], each)
+                weigh_values(tile, Block(query, ROW_TILE, 1), pages, column, seen)

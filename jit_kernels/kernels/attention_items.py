@@ -1,0 +1,138 @@
+"""What attention works on and where it lies: items of a step, units of work, pages of a request.
+
+An item is eight 64-bit words: {first row, number of rows, position of the first row, where its
+request's page table begins, segment or -1 for all, partial slot, 0, 0}. A unit of work is one kv
+head of an item. Knows nothing of arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jit_kernels.dsl import Array, Value, maximum, minimum, select
+from jit_kernels.types import BOOL, F32, I32, I64
+
+__all__ = [
+    "ITEM_WORDS",
+    "PAGES_PER_SEGMENT",
+    "PAGE_SIZE",
+    "SEGMENT_SIZE",
+    "Cache",
+    "Pages",
+    "Unit",
+    "num_pages",
+]
+
+PAGE_SIZE = 32
+SEGMENT_SIZE = 128
+PAGES_PER_SEGMENT = SEGMENT_SIZE // PAGE_SIZE
+ITEM_WORDS = 8
+
+
+def num_pages(num_keys: Value[I64]) -> Value[I64]:
+    """Pages that hold so many keys."""
+    return (num_keys + (PAGE_SIZE - 1)) // PAGE_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One kv head of one item: rows at `position` .. `last`, segments `first` .. `end` - 1."""
+
+    item: Array[I64]
+    kv_head: Value[I64]
+
+    @staticmethod
+    def at(items: Array[I64], number: Value[I64], num_kv_heads: Value[I64]) -> Unit:
+        """The unit of that number."""
+        return Unit(items + number // num_kv_heads * ITEM_WORDS, number % num_kv_heads)
+
+    @property
+    def first_row(self) -> Value[I64]:
+        """Row of the step that the item's first row is."""
+        return self.item[0]
+
+    @property
+    def num_rows(self) -> Value[I64]:
+        """Rows, at consecutive positions."""
+        return self.item[1]
+
+    @property
+    def position(self) -> Value[I64]:
+        """Position of the first row: the last key it sees."""
+        return self.item[2]
+
+    @property
+    def last(self) -> Value[I64]:
+        """Position of the last row."""
+        return self.position + self.num_rows - 1
+
+    @property
+    def table(self) -> Value[I64]:
+        """Where the request's pages are listed."""
+        return self.item[3]
+
+    @property
+    def is_whole(self) -> Value[BOOL]:
+        """Whether the unit walks all segments, rather than one of them."""
+        return self.item[4] < 0
+
+    @property
+    def first_segment(self) -> Value[I64]:
+        """First segment to attend to."""
+        return maximum(self.item[4], 0)
+
+    @property
+    def end_segment(self) -> Value[I64]:
+        """One past the last."""
+        return select(self.is_whole, self.last // SEGMENT_SIZE, self.item[4]) + 1
+
+    @property
+    def slot(self) -> Value[I64]:
+        """Where the state of a lone segment goes."""
+        return self.item[5]
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Some pages of a request, as one kv head sees them: K is [D][32], V is [32][D].
+
+    Page numbers count from `first_page`; those past `last_page` stand for the last.
+    """
+
+    memory: Array[F32]
+    table: Array[I32]
+    page_floats: Value[I64]
+    head_dim: int
+    first_page: Value[I64]
+    last_page: Value[I64]
+
+    def keys(self, page: Value[I64]) -> Array[F32]:
+        """K of a page."""
+        entry = minimum(self.first_page + page, self.last_page)
+        return self.memory + self.table[entry].to(I64) * self.page_floats
+
+    def values(self, page: Value[I64]) -> Array[F32]:
+        """V of a page."""
+        return self.keys(page) + self.head_dim * PAGE_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """A layer's pages and the tables that say where a request's lie."""
+
+    memory: Array[F32]
+    tables: Array[I32]
+    num_kv_heads: Value[I64]
+    head_dim: int
+
+    def pages(self, unit: Unit, segment: Value[I64]) -> Pages:
+        """A unit's pages from a segment on."""
+        head_floats = 2 * self.head_dim * PAGE_SIZE
+        return Pages(
+            self.memory + unit.kv_head * head_floats,
+            self.tables + unit.table,
+            self.num_kv_heads * head_floats,
+            self.head_dim,
+            segment * PAGES_PER_SEGMENT,
+            unit.last // PAGE_SIZE,
+        )

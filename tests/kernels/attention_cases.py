@@ -1,0 +1,185 @@
+"""Operands of attention for tests and benchmarks: requests scattered over pages, lists of items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jit_kernels.isa import Isa
+from jit_kernels.kernels.attention import (
+    ITEM_WORDS,
+    PAGE_SIZE,
+    SEGMENT_SIZE,
+    attention,
+    partial_floats,
+    query_tile,
+    workspace_floats,
+)
+from jit_kernels.kernels.attention_merge import SPLIT_WORDS, attention_merge
+from jit_kernels.reference import attention as reference
+from jit_kernels.reference import rope
+from tests.kernels.machine_code import compiled, run
+
+__all__ = ["Case", "Item", "attend", "random_case", "split_items", "tiled_items"]
+
+Array = np.ndarray[Any, Any]
+Place = Callable[[Array], Array]
+Item = tuple[int, int, int, int, int, int]
+WHOLE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Requests whose last rows ask; rows, and pages in `table`, lie one request after the other.
+
+    `keys[i]`, `values[i]` are request i's [context, KV, D]; `first_pages[i]` is where its pages
+    begin in `table`; `pages` is [pages, KV, 2, 32 * D].
+    """
+
+    queries: Array
+    keys: list[Array]
+    values: list[Array]
+    rows: list[int]
+    pages: Array
+    table: Array
+    first_pages: list[int]
+
+    @property
+    def head_dim(self) -> int:
+        return self.queries.shape[2]
+
+    @property
+    def num_kv_heads(self) -> int:
+        return self.keys[0].shape[1]
+
+    @property
+    def heads_per_kv(self) -> int:
+        return self.queries.shape[1] // self.num_kv_heads
+
+    @property
+    def scale(self) -> float:
+        return float(np.float32(self.head_dim**-0.5))
+
+    def first_row(self, request: int) -> int:
+        return sum(self.rows[:request])
+
+    def start(self, request: int) -> int:
+        """Position of a request's first row."""
+        return len(self.keys[request]) - self.rows[request]
+
+    def expected(self) -> Array:
+        """The bits that the kernel owes, [R, H, D]."""
+        parts: list[Array] = []
+        for request, (keys, values) in enumerate(zip(self.keys, self.values, strict=True)):
+            first, count = self.first_row(request), self.rows[request]
+            positions = np.arange(self.start(request), len(keys))
+            queries = self.queries[first : first + count]
+            parts.append(reference.attend(queries, keys, values, positions, self.scale))
+        return np.concatenate(parts)
+
+
+def random_case(
+    head_dim: int,
+    heads_per_kv: int,
+    contexts: Sequence[int],
+    rows: Sequence[int],
+    *,
+    num_kv_heads: int = 2,
+    seed: int = 0,
+) -> Case:
+    """Random requests; pages, and parts of pages, that hold no token are filled with 0xFF."""
+    rng = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> Array:
+        return rng.standard_normal(shape).astype(np.float32)
+
+    counts = [-(-context // PAGE_SIZE) for context in contexts]
+    table = rng.permutation(sum(counts) + 3)[: sum(counts)].astype(np.int32)
+    shape = (sum(counts) + 3, num_kv_heads, 2, PAGE_SIZE * head_dim)
+    pages = np.full(shape, -1, np.int32).view(np.float32)
+    firsts = [sum(counts[:request]) for request in range(len(counts))]
+    keys = [normal(context, num_kv_heads, head_dim) for context in contexts]
+    values = [normal(context, num_kv_heads, head_dim) for context in contexts]
+    queries = normal(sum(rows), num_kv_heads * heads_per_kv, head_dim)
+    case = Case(queries, keys, values, list(rows), pages, table, firsts)
+    for request in range(len(contexts)):
+        fill_pages(case, request)
+    return case
+
+
+def fill_pages(case: Case, request: int) -> None:
+    """Write a request's keys and values to its pages."""
+    tokens = np.arange(len(case.keys[request]))
+    physical = case.table[case.first_pages[request] + tokens // PAGE_SIZE].astype(np.int64)
+    slots = physical * PAGE_SIZE + tokens % PAGE_SIZE
+    rope.append(case.pages, case.keys[request], case.values[request], slots)
+
+
+def tiled_items(case: Case, most: int | None = None) -> list[Item]:
+    """Every row once, in tiles of at most `most` rows."""
+    most = min(most or query_tile(case.heads_per_kv), query_tile(case.heads_per_kv))
+    items: list[Item] = []
+    for request, count in enumerate(case.rows):
+        for first in range(0, count, most):
+            row, position = case.first_row(request) + first, case.start(request) + first
+            size = min(most, count - first)
+            items.append((row, size, position, case.first_pages[request], WHOLE, 0))
+    return items
+
+
+def split_items(case: Case) -> tuple[list[Item], list[tuple[int, int, int]]]:
+    """Every row by itself, one item a segment; and how to merge them."""
+    items: list[Item] = []
+    splits: list[tuple[int, int, int]] = []
+    for request, count in enumerate(case.rows):
+        for offset in range(count):
+            row, position = case.first_row(request) + offset, case.start(request) + offset
+            num_segments = position // SEGMENT_SIZE + 1
+            splits.append((row, num_segments, len(items)))
+            for segment in range(num_segments):
+                table = case.first_pages[request]
+                items.append((row, 1, position, table, segment, len(items)))
+    return items, splits
+
+
+def words(rows: Sequence[tuple[int, ...]], width: int) -> Array:
+    """Rows of int64 words, each filled up with zeros."""
+    return np.array([(*row, *[0] * (width - len(row))) for row in rows], np.int64).reshape(
+        len(rows), width
+    )
+
+
+def attend(
+    case: Case,
+    isa: Isa,
+    items: Sequence[Item],
+    splits: Sequence[tuple[int, int, int]] = (),
+    *,
+    num_workers: int = 1,
+    place: Place = lambda array: array,
+) -> Array:
+    """Run every worker's part, then the merge; [R, H, D]. `place` puts operands into memory."""
+    head_dim, heads_per_kv = case.head_dim, case.heads_per_kv
+    constants = {"head_dim": head_dim, "heads_per_kv": heads_per_kv}
+    num_rows, num_heads, _ = case.queries.shape
+    width = num_heads * head_dim
+    scratch = workspace_floats(head_dim, heads_per_kv)
+    state = partial_floats(head_dim, heads_per_kv)
+    out = place(np.full((num_rows, width), -1, np.float32))
+    partials = place(np.full((len(items) * case.num_kv_heads, state), np.nan, np.float32))
+    operands = (
+        place(np.array([len(items)])), place(words(items, ITEM_WORDS)),
+        place(case.queries.reshape(num_rows, width)), width, place(case.pages), place(case.table),
+        case.num_kv_heads, out, width, partials, case.scale, np.zeros(1, np.int64),
+        place(np.full((num_workers, scratch), np.nan, np.float32)), scratch,
+    )  # fmt: skip
+    run(compiled(attention, isa, **constants), operands, num_workers)
+    operands = (
+        place(np.array([len(splits)])), place(words(splits, SPLIT_WORDS)), partials, out, width,
+        case.num_kv_heads, np.zeros(1, np.int64),
+    )  # fmt: skip
+    run(compiled(attention_merge, isa, **constants), operands, num_workers)
+    return out.reshape(num_rows, num_heads, head_dim)
