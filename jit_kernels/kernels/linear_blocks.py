@@ -43,7 +43,8 @@ from jit_kernels.types import BOOL, I64, U32
 
 __all__ = ["WORKSPACE_BYTES", "multiply"]
 
-_UNITS_PER_WORKER = 8
+_MANY_PANELS = 256  # for each worker
+_SHORT_RUNS = 64  # this many short runs would be a worker's share
 _PREFETCH_BYTES = 6144  # what memory delivers in its own latency, and some more
 
 
@@ -60,11 +61,20 @@ def multiply(product: Product, weights: Weights) -> None:
 
 
 def _claimed_panels(product: Product) -> Iterator[Value[I64]]:
-    """Panels, several neighbours at a time, so that each worker reads long streams."""
-    total = product.num_panels
-    chunk = maximum(total // (worker().count * _UNITS_PER_WORKER), 1)
-    for unit in claimed(product.counter, (total + chunk - 1) // chunk):
-        yield from loop(unit * chunk, minimum((unit + 1) * chunk, total))
+    """One long run of panels for each worker, read as one stream; where there are many, short runs.
+
+    A run begins without anything prefetched, and a claim costs a cache line's trip between cores:
+    for few panels both cost more than workers that end apart.
+    """
+    total, workers = product.num_panels, worker().count
+    head = select(total < workers * _MANY_PANELS, total, total * 7 // 8)
+    short = maximum(total // (workers * _SHORT_RUNS), 1)
+    num_short = (total - head + short - 1) // short
+    for unit in claimed(product.counter, workers + num_short):
+        is_long, tail = unit < workers, head + (unit - workers) * short
+        begin = select(is_long, head * unit // workers, tail)
+        end = select(is_long, head * (unit + 1) // workers, minimum(tail + short, total))
+        yield from loop(begin, end)
 
 
 def _gemv(product: Product, weights: Weights, rows: int) -> None:

@@ -29,7 +29,7 @@ from jit_kernels.types import F32, I64, U32
 from tests.kernels.linear_cases import Linear, copies_for_workers, random_linear, specialise
 
 _READ_BYTES = 256 << 20  # beyond the last-level cache, as are the weights of a GEMV
-_RUN_BYTES = 8 << 20
+_RUN_BYTES = 4 << 20
 _READ_AHEAD = 4096
 _CHAINS = 6
 _PEAK_STEPS = 100_000
