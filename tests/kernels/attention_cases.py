@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jit_kernels.isa import Isa
+from jit_kernels.isa import AVX2, Isa
 from jit_kernels.kernels.attention import (
     ITEM_WORDS,
     PAGE_SIZE,
@@ -21,13 +21,27 @@ from jit_kernels.kernels.attention import (
 from jit_kernels.kernels.attention_merge import SPLIT_WORDS, attention_merge
 from jit_kernels.reference import attention as reference
 from jit_kernels.reference import rope
+from jit_kernels.runtime import CLAIM_COUNTER, Argument, Operation, Pool, Program
 from tests.kernels.machine_code import compiled, run
 
-__all__ = ["Case", "Item", "attend", "random_case", "split_items", "tiled_items"]
+__all__ = [
+    "WHOLE",
+    "Case",
+    "Item",
+    "attend",
+    "attend_with_threads",
+    "fill_pages",
+    "random_case",
+    "split_items",
+    "tiled_items",
+    "words",
+]
 
 Array = np.ndarray[Any, Any]
 Place = Callable[[Array], Array]
+Operands = tuple[Argument, ...]
 Item = tuple[int, int, int, int, int, int]
+Split = tuple[int, int, int]
 WHOLE = -1
 
 
@@ -130,10 +144,10 @@ def tiled_items(case: Case, most: int | None = None) -> list[Item]:
     return items
 
 
-def split_items(case: Case) -> tuple[list[Item], list[tuple[int, int, int]]]:
+def split_items(case: Case) -> tuple[list[Item], list[Split]]:
     """Every row by itself, one item a segment; and how to merge them."""
     items: list[Item] = []
-    splits: list[tuple[int, int, int]] = []
+    splits: list[Split] = []
     for request, count in enumerate(case.rows):
         for offset in range(count):
             row, position = case.first_row(request) + offset, case.start(request) + offset
@@ -156,30 +170,64 @@ def attend(
     case: Case,
     isa: Isa,
     items: Sequence[Item],
-    splits: Sequence[tuple[int, int, int]] = (),
+    splits: Sequence[Split] = (),
     *,
     num_workers: int = 1,
     place: Place = lambda array: array,
 ) -> Array:
     """Run every worker's part, then the merge; [R, H, D]. `place` puts operands into memory."""
-    head_dim, heads_per_kv = case.head_dim, case.heads_per_kv
-    constants = {"head_dim": head_dim, "heads_per_kv": heads_per_kv}
-    num_rows, num_heads, _ = case.queries.shape
+    attention_operands, merge_operands, out = _operands(case, items, splits, num_workers, place)
+    constants = {"head_dim": case.head_dim, "heads_per_kv": case.heads_per_kv}
+    for kernel, operands in ((attention, attention_operands), (attention_merge, merge_operands)):
+        counted = [np.zeros(1, np.int64) if each is CLAIM_COUNTER else each for each in operands]
+        run(compiled(kernel, isa, **constants), counted, num_workers)
+    return out.reshape(case.queries.shape)
+
+
+def attend_with_threads(
+    case: Case,
+    items: Sequence[Item],
+    splits: Sequence[Split],
+    num_threads: int,
+    chaos_seed: int,
+) -> Array:
+    """The same by a pool of threads, each late by a random time."""
+    attention_operands, merge_operands, out = _operands(case, items, splits, num_threads)
+    constants = {"head_dim": case.head_dim, "heads_per_kv": case.heads_per_kv}
+    operations = [
+        Operation(compiled(kernel, AVX2, **constants), operands)
+        for kernel, operands in (
+            (attention, attention_operands),
+            (attention_merge, merge_operands),
+        )
+    ]
+    with Pool(num_threads, operations[0].kernel.compiler, spin=0) as pool:
+        Program(pool, operations, chaos_seed=chaos_seed).run()
+    return out.reshape(case.queries.shape)
+
+
+def _operands(
+    case: Case,
+    items: Sequence[Item],
+    splits: Sequence[Split],
+    num_workers: int,
+    place: Place = lambda array: array,
+) -> tuple[Operands, Operands, Array]:
+    """Operands of attention and of the merge, and what they write."""
+    num_rows, num_heads, head_dim = case.queries.shape
     width = num_heads * head_dim
-    scratch = workspace_floats(head_dim, heads_per_kv)
-    state = partial_floats(head_dim, heads_per_kv)
+    scratch = workspace_floats(head_dim, case.heads_per_kv)
+    state = partial_floats(head_dim, case.heads_per_kv)
     out = place(np.full((num_rows, width), -1, np.float32))
     partials = place(np.full((len(items) * case.num_kv_heads, state), np.nan, np.float32))
-    operands = (
+    first = (
         place(np.array([len(items)])), place(words(items, ITEM_WORDS)),
         place(case.queries.reshape(num_rows, width)), width, place(case.pages), place(case.table),
-        case.num_kv_heads, out, width, partials, case.scale, np.zeros(1, np.int64),
+        case.num_kv_heads, out, width, partials, case.scale, CLAIM_COUNTER,
         place(np.full((num_workers, scratch), np.nan, np.float32)), scratch,
     )  # fmt: skip
-    run(compiled(attention, isa, **constants), operands, num_workers)
-    operands = (
+    second = (
         place(np.array([len(splits)])), place(words(splits, SPLIT_WORDS)), partials, out, width,
-        case.num_kv_heads, np.zeros(1, np.int64),
+        case.num_kv_heads, CLAIM_COUNTER,
     )  # fmt: skip
-    run(compiled(attention_merge, isa, **constants), operands, num_workers)
-    return out.reshape(num_rows, num_heads, head_dim)
+    return first, second, out
