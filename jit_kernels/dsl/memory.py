@@ -114,7 +114,7 @@ class Array(Generic[D]):
 
     def prefetch(self, bytes_ahead: Value[I64] | int, locality: int = 3) -> None:
         """Ask for the cache line `bytes_ahead` of the start; never faults."""
-        where = Array(self.pointer, DTypeByte)._at(bytes_ahead)
+        where = Array(self.pointer, _Byte)._at(bytes_ahead)
         i32 = ir.IntType(32)
         arguments = [where, *(ir.Constant(i32, k) for k in (0, locality, 1))]
         current().call("llvm.prefetch.p0", ir.VoidType(), arguments)
@@ -143,7 +143,7 @@ class Array(Generic[D]):
         current().call(name, ir.VoidType(), arguments)
 
 
-class DTypeByte(DType):
+class _Byte(DType):
     """A byte, for address arithmetic."""
 
     label, bits, kind = "u8", 8, "unsigned"
