@@ -1,6 +1,6 @@
 """Linear kernels against this machine's limits, measured in the same run.
 
-    python -m tests.bench.bench_linear [--isa avx2] [--threads 2] [--only gemv,gemm] [--kind u8]
+    python -m tests.bench.bench_linear [--isa avx2] [--threads 2] [--only gemv,rows,gemm]
 
 GEMV is held against the read bandwidth, GEMM against the float32 FMA peak. The kernel and its
 limit run in turns, each run shorter than a scheduler's time slice, and each figure is the best of
