@@ -12,7 +12,15 @@ from jit_kernels.dsl.accumulators import (
 )
 from jit_kernels.dsl.intrinsics import dot_pairs, float_absolute, half_to_f32, round_to_int
 from jit_kernels.dsl.loops import claimed, if_else, loop, vectorized, when, while_loop
-from jit_kernels.dsl.math import bf16_to_f32, exp, log, round_to_bf16, sigmoid, sqrt
+from jit_kernels.dsl.math import (
+    bf16_to_f32,
+    exp,
+    exp_nonpositive,
+    log,
+    round_to_bf16,
+    sigmoid,
+    sqrt,
+)
 from jit_kernels.dsl.memory import Array, VectorIndex, pointer_at, stack_array
 from jit_kernels.dsl.values import (
     VECTOR_LANES,
@@ -44,6 +52,7 @@ __all__ = [
     "constant",
     "dot_pairs",
     "exp",
+    "exp_nonpositive",
     "float_absolute",
     "fma",
     "fold_max",

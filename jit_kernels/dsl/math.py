@@ -11,7 +11,15 @@ from jit_kernels.dsl.intrinsics import round_to_int, sqrt
 from jit_kernels.dsl.values import Value, constant, fma, maximum, minimum, select
 from jit_kernels.types import F32, I32, U16, U32
 
-__all__ = ["bf16_to_f32", "exp", "log", "round_to_bf16", "sigmoid", "sqrt"]
+__all__ = [
+    "bf16_to_f32",
+    "exp",
+    "exp_nonpositive",
+    "log",
+    "round_to_bf16",
+    "sigmoid",
+    "sqrt",
+]
 
 _LOG2_E = 1.44269504088896341
 _LN2_HIGH = 0.693359375
@@ -47,20 +55,36 @@ def exp(x: Value[F32]) -> Value[F32]:
         return constant(value, F32, x.lanes)
 
     clamped = minimum(maximum(x, number(_EXP_LOWEST)), number(_EXP_HIGHEST))
-    quotient = round_to_int(clamped * number(_LOG2_E))
-    power = quotient.to(F32)
-    rest = fma(power, number(-_LN2_HIGH), clamped)
-    rest = fma(power, number(-_LN2_LOW), rest)
-    polynomial = number(_EXP_POLYNOMIAL[0])
-    for coefficient in _EXP_POLYNOMIAL[1:]:
-        polynomial = fma(polynomial, rest, number(coefficient))
-    mantissa = fma(rest * rest, polynomial, rest) + number(1.0)
+    quotient, mantissa = _power_and_mantissa(clamped)
     # 2**quotient in two factors: quotient reaches 128, whose exponent field would overflow.
     half = quotient >> 1
     result = mantissa * _power_of_two(half) * _power_of_two(quotient - half)
     result = select(x < number(_EXP_LOWEST), number(0.0), result)
     result = select(x > number(_EXP_HIGHEST), number(float("inf")), result)
     return select(x.is_nan(), x, result)
+
+
+def exp_nonpositive(x: Value[F32]) -> Value[F32]:
+    """e**x per lane, none above 0: the bits of `exp` with a third fewer instructions."""
+    lowest = constant(_EXP_LOWEST, F32, x.lanes)
+    quotient, mantissa = _power_and_mantissa(maximum(lowest, x))  # NaN stays NaN
+    return select(x < lowest, constant(0.0, F32, x.lanes), mantissa * _power_of_two(quotient))
+
+
+def _power_and_mantissa(x: Value[F32]) -> tuple[Value[I32], Value[F32]]:
+    """q and e**x / 2**q, with q = rint(x / ln 2)."""
+
+    def number(value: float) -> Value[F32]:
+        return constant(value, F32, x.lanes)
+
+    quotient = round_to_int(x * number(_LOG2_E))
+    power = quotient.to(F32)
+    rest = fma(power, number(-_LN2_HIGH), x)
+    rest = fma(power, number(-_LN2_LOW), rest)
+    polynomial = number(_EXP_POLYNOMIAL[0])
+    for coefficient in _EXP_POLYNOMIAL[1:]:
+        polynomial = fma(polynomial, rest, number(coefficient))
+    return quotient, fma(rest * rest, polynomial, rest) + number(1.0)
 
 
 def _power_of_two(exponent: Value[I32]) -> Value[F32]:
