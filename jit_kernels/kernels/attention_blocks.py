@@ -16,7 +16,7 @@ from jit_kernels.dsl import (
     Value,
     Variable,
     broadcast,
-    exp,
+    exp_nonpositive,
     fma,
     fold_sum,
     index,
@@ -162,7 +162,7 @@ def softmax_row(tile: Tile, query: Value[I64], visible: Value[I64], scale: Value
     m = highest.value()
     total = Variable(zeros(F32))
     for at in loop(0, visible, VECTOR_LANES):
-        probability = exp(row.vector(at) - broadcast(m))
+        probability = exp_nonpositive(row.vector(at) - broadcast(m))
         row[at] = probability
         total.set(total.get() + probability)
     old, new, merged_m, merged_l = merge_weights(
@@ -177,7 +177,7 @@ def merge_weights(
 ) -> tuple[Value[F32], Value[F32], Value[F32], Value[F32]]:
     """The one merge formula: M = max(m_run, m), weights e**(m_run - M) and e**(m - M), (M, L)."""
     largest = maximum(m_run, m)
-    old, new = exp(m_run - largest), exp(m - largest)
+    old, new = exp_nonpositive(m_run - largest), exp_nonpositive(m - largest)
     return old, new, largest, fma(l_run, old, total * new)
 
 
