@@ -125,14 +125,14 @@ def score_keys(
 ) -> None:
     """scores[q][key] = q . k for `block.width` keys of a page: one fma chain over d.
 
-    Each line that is read asks for the line at the same place of `following`.
+    A line of `following` is asked for with each line that is read.
     """
     sums = block.sums()
     for base in loop(0, head_dim, 2):
         for d in (base, base + 1):
             vectors = [keys.vector(d * PAGE_SIZE + v * VECTOR_LANES) for v in range(block.wide)]
             if following is not None:
-                _prefetch(following + d * PAGE_SIZE, block.wide)
+                _prefetch(following + d * block.width, block.wide)
             for row, totals in enumerate(sums):
                 q = queries.broadcast(d + row * head_dim)
                 for vector, total in zip(vectors, totals, strict=True):

@@ -50,7 +50,8 @@ def attend_row(
             for first, size in heads:
                 block = Block(index(first), size, wide)
                 target = scores + (first * SEGMENT_SIZE + key)
-                own, ahead = queries + first * tile.head_dim, None if first else values + key
+                own = queries + first * tile.head_dim
+                ahead = None if first else values + key * tile.head_dim
                 score_keys(block, own, keys + key, target, tile.head_dim, ahead)
     for query in loop(heads_per_kv):
         softmax_row(tile, query, num_keys, scale)
