@@ -14,7 +14,7 @@ from tests.model.numpy_llama import llama_logits
 
 pytestmark = pytest.mark.model
 
-_NAMES = ("digits", "unicode", "code")
+_NAMES = ("unicode", "code")
 
 
 def test_integer_activations_move_logits_by_less_than_a_thousandth(embedded_gguf: Path) -> None:
@@ -26,7 +26,7 @@ def test_integer_activations_move_logits_by_less_than_a_thousandth(embedded_gguf
         reference = np.concatenate([llama_logits(llm.config, weights, p) for p in prompts])
 
     # Rounding to int16 relative to the largest of 64 activations, emulated in NumPy, measures
-    # 4.5e-4 at worst and 1.6e-4 in the median; rows are relative to their largest logit.
+    # 4.5e-4 at worst and 1.7e-4 in the median; rows are relative to their largest logit.
     largest = np.abs(reference).max(axis=1)
     errors = np.abs(logits - reference).max(axis=1) / largest
     assert errors.max() <= 1e-3

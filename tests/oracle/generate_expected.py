@@ -92,7 +92,10 @@ def _fingerprint(
 ) -> dict[str, NDArray[np.generic]]:
     greedy = greedy_tokens(model, token_ids, _NUM_GREEDY)
     rows = whole_logits(model, [*token_ids, *greedy[:-1]])
-    logits, (_, margin) = rows[: len(token_ids)], choices(rows[len(token_ids) - 1 :])
+    logits = rows[: len(token_ids)]
+    chosen, margin = choices(rows[len(token_ids) - 1 :])
+    if chosen != greedy:
+        raise SystemExit("tokens drawn one by one differ from those of one pass: not greedy")
     if margin < _LEAST_MARGIN:
         raise SystemExit(f"a greedy choice leads by {margin:.1e} only: change that prompt's text")
     return {

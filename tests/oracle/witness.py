@@ -35,14 +35,15 @@ def choices(rows: NDArray[np.float32]) -> tuple[list[int], float]:
 
 
 def greedy_tokens(model: PreTrainedModel, prompt: Sequence[int], count: int) -> list[int]:
-    """Continue by arg-max, never stopping, every token from a forward pass of its own.
+    """Continue by arg-max, never stopping; sets aside the model's own generation config."""
+    import torch
+    from transformers import GenerationConfig
 
-    transformers' own `generate` would apply the checkpoint's generation config.
-    """
-    tokens: list[int] = []
-    for _ in range(count):
-        tokens.append(int(whole_logits(model, [*prompt, *tokens])[-1].argmax()))
-    return tokens
+    model.generation_config = GenerationConfig(pad_token_id=0)
+    ids = torch.tensor([list(prompt)])
+    mask = torch.ones_like(ids)
+    output = model.generate(ids, attention_mask=mask, do_sample=False, max_new_tokens=count)
+    return output[0, len(prompt) :].tolist()
 
 
 def relative_error(
