@@ -3,6 +3,7 @@
 DashInferLabError
 ├── ConfigError              an option or environment value that makes no sense
 ├── HubError                 a model could not be found, fetched or verified
+│   └── HubUnreachableError  no network, or the hub does not answer
 ├── CheckpointError          a model file is missing, truncated or lies about its contents
 ├── UnsupportedModelError    the file is sound but names something this version cannot run
 ├── ConversionError          a checkpoint could not be turned into an artifact
@@ -27,6 +28,7 @@ __all__ = [
     "EngineClosedError",
     "EngineError",
     "HubError",
+    "HubUnreachableError",
     "NonFiniteError",
     "RequestError",
     "TokenizerError",
@@ -44,6 +46,10 @@ class ConfigError(DashInferLabError):
 
 class HubError(DashInferLabError):
     """A model could not be found, fetched or verified."""
+
+
+class HubUnreachableError(HubError):
+    """There is no network, or the hub does not answer."""
 
 
 class CheckpointError(DashInferLabError):

@@ -8,6 +8,7 @@ from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.checkpoint import Checkpoint
 from dashinfer_lab.hub.gguf_checkpoint import GgufCheckpoint
 from dashinfer_lab.hub.safetensors_checkpoint import SafetensorsCheckpoint
+from dashinfer_lab.hub.snapshots import is_unfinished
 
 __all__ = ["open_checkpoint"]
 
@@ -18,6 +19,11 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
     Raises CheckpointError for what is missing, damaged or a pickle.
     """
     path = Path(path)
+    if is_unfinished(path):
+        raise CheckpointError(
+            f"{path} is left over from a download that did not end. Fetch the model again by its "
+            "id: the download goes on from there."
+        )
     if path.is_file():
         if path.suffix != ".gguf":
             raise CheckpointError(

@@ -21,6 +21,7 @@ from dashinfer_lab.hub.files import (
     write_json,
 )
 from dashinfer_lab.hub.shards import ShardedTensor, find_tensors
+from dashinfer_lab.hub.snapshots import read_mark
 from dashinfer_lab.tensor import TensorInfo, numpy_dtype
 
 __all__ = ["SafetensorsCheckpoint"]
@@ -36,6 +37,7 @@ class SafetensorsCheckpoint:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.resolve()
+        self._mark = read_mark(self._directory)
         self._tensors = _canonical(find_tensors(directory))
         self._config = read_json_object(confined(directory, "config.json"))
         self._descriptors: dict[Path, int] = {}
@@ -49,6 +51,8 @@ class SafetensorsCheckpoint:
     @property
     def source(self) -> str:
         """Name of the directory, or of the hub's model if it is a snapshot."""
+        if self._mark is not None:
+            return self._mark.source
         if self._directory.parent.name == "snapshots":
             return self._directory.parent.parent.name.removeprefix("models--").replace("--", "/")
         return self._directory.name
@@ -56,6 +60,8 @@ class SafetensorsCheckpoint:
     @property
     def revision(self) -> str:
         """The hub's revision of a snapshot, else a fingerprint of config and tensor table."""
+        if self._mark is not None:
+            return self._mark.revision
         if self._directory.parent.name == "snapshots":
             return self._directory.name
         table = [(name, it.path.name, it.stored) for name, it in self._tensors.items()]

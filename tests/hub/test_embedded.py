@@ -146,7 +146,7 @@ def test_what_is_on_disk_is_found_by_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "owner/name", "hf:owner/name", "absent.gguf", "a\0b", "x" * 5000]
+    "name", ["", "owner/", "hf:name", "../owner/name", "absent.gguf", "a\0b", "x" * 5000]
 )
 def test_an_unknown_name_is_answered_with_the_accepted_forms(name: str) -> None:
     with pytest.raises(HubError, match="GGUF file|no model"):
