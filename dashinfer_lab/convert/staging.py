@@ -92,8 +92,14 @@ def _move_aside(target: Path) -> None:
 
 
 def _sync(path: Path) -> None:
+    """Reach the disk, then leave the page cache: it is read back in pages of 2 MB.
+
+    Written piece by piece, a file lies in the cache in pages of 4 KB, and decoding from those
+    took 15 to 25 % longer on a virtual machine than from huge ones (`Artifact.prefault`).
+    """
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(handle)

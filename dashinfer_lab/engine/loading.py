@@ -75,6 +75,7 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
         row_tile=row_tile(isa),
     )
     plan = cached_plan(artifact, limits, cache_root() / "lowered")
+    artifact.prefault()
     num_pages = _num_pages(plan, context_length, options.kv_cache_bytes)
     pool = Pool(threads.threads, compiler_for(isa, cache_root() / "objects"))
     try:
