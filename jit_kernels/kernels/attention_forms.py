@@ -6,7 +6,7 @@ results go.
 
 from __future__ import annotations
 
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, index, loop, maximum, minimum, when, zeros
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, index, loop, maximum, minimum, when
 from jit_kernels.isa import Isa
 from jit_kernels.kernels.attention_blocks import (
     Block,
@@ -88,15 +88,14 @@ def _columns_at_once(isa: Isa, head_dim: int, size: int) -> int:
 def gather(
     tile: Tile, rows: Array[F32], num_rows: Value[I64], stride: Value[I64], heads_per_kv: int
 ) -> None:
-    """Copy the queries of several rows side by side; those that fill the last block are 0."""
-    row_floats, block_floats = heads_per_kv * tile.head_dim, ROW_TILE * tile.head_dim
+    """Copy the queries of several rows side by side.
+
+    What fills the last block is whatever the scratch held: its sums go nowhere.
+    """
+    row_floats = heads_per_kv * tile.head_dim
     for row in loop(num_rows):
         for column in loop(0, row_floats, VECTOR_LANES):
             tile.queries[row * row_floats + column] = (rows + row * stride).vector(column)
-    end = num_rows * row_floats
-    blocks = (end + (block_floats - 1)) // block_floats
-    for at in loop(end, blocks * block_floats, VECTOR_LANES):
-        tile.queries[at] = zeros(F32)
 
 
 def attend_tile(

@@ -82,6 +82,15 @@ def test_the_baseline_gives_the_same_bits() -> None:
     same_bits(attend(case, BASELINE, *split_items(case)), expected)
 
 
+@pytest.mark.parametrize("context", [1, 32, 33, 130, 301])
+def test_no_page_is_looked_up_past_the_last(context: int) -> None:
+    case = random_case(16, 1, [context], [1])
+    expected = case.expected()
+
+    same_bits(attend(case, AVX2, tiled_items(case), place=guarded), expected)
+    same_bits(attend(case, AVX2, *split_items(case), place=guarded), expected)
+
+
 def test_nothing_before_the_operands_is_touched() -> None:
     case = straddling()
     expected = straddling_expected()
@@ -100,11 +109,11 @@ def test_a_row_has_the_same_bits_in_any_tile(isa: Isa, most: int) -> None:
     same_bits(tiles, straddling_expected())
 
 
-@pytest.mark.parametrize("heads_per_kv", [1, 2, 3, 4, 7, 8])
+@pytest.mark.parametrize("heads_per_kv", [1, 2, 3, 4, 5, 7, 8])
 def test_a_tile_may_end_anywhere_in_its_last_block(heads_per_kv: int) -> None:
-    context = 150
-    for count in range(2, min(query_tile(heads_per_kv), 8) + 1):
-        case = random_case(16, heads_per_kv, [context], [count], num_kv_heads=1, seed=count)
+    most = query_tile(heads_per_kv)
+    for count in {*range(2, min(most, 8) + 1), most}:
+        case = random_case(16, heads_per_kv, [150], [count], num_kv_heads=1, seed=count)
 
         same_bits(attend(case, AVX2, tiled_items(case), place=guarded), case.expected())
 
