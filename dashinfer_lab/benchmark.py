@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -63,31 +63,38 @@ class BenchmarkReport:
 
 
 def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkReport:
-    """Run `plan` on `llm`, then measure the machine's roof with the same number of threads."""
+    """Run `plan` on `llm`; the machine's roof is measured before each repetition, and after all.
+
+    On a shared machine bandwidth drifts within seconds, so each repetition is held against the
+    mean of the two measurements around it, and medians are reported.
+    """
     from jit_kernels.bench import measure_roof
 
-    prompts = _prompts(llm.config.vocab_size)
-    _generate(llm, prompts, 1, plan.prompt_tokens, 4)  # the first run faults in the weights
-    alone = _repeat(llm, prompts, plan, 1, plan.prompt_tokens, plan.new_tokens)
-    long = _repeat(llm, prompts, plan, 1, plan.prefill_tokens, 1)
-    together = _repeat(llm, prompts, plan, plan.batch, plan.prompt_tokens, plan.new_tokens)
+    run = _Runner(llm, plan)
+    run.once()  # faults in weights and cache; no roof has touched memory yet
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts KiB
-    roof = measure_roof(llm.threads)
     memory = llm.memory()
-    decode_tok_s = median(_decode_rate(run) for run in alone)
     mean_context = plan.prompt_tokens + plan.new_tokens // 2
     step_bytes = memory.weight_bytes_per_token + memory.kv_bytes_per_position * mean_context
+    roofs = [measure_roof(llm.threads)]
+    repetitions: list[_Repetition] = []
+    fractions: list[float] = []
+    for _ in range(plan.repetitions):
+        repetitions.append(run.once())
+        roofs.append(measure_roof(llm.threads))
+        bandwidth = (roofs[-2].read_bandwidth_gbs + roofs[-1].read_bandwidth_gbs) / 2
+        fractions.append(step_bytes * repetitions[-1].decode_tok_s / (bandwidth * 1e9))
     return BenchmarkReport(
-        decode_tok_s=decode_tok_s,
-        prefill_tok_s=plan.prefill_tokens / median(_ttft(run) for run in long),
-        ttft_s=median(_ttft(run) for run in alone),
+        decode_tok_s=median(each.decode_tok_s for each in repetitions),
+        prefill_tok_s=median(each.prefill_tok_s for each in repetitions),
+        ttft_s=median(each.ttft_s for each in repetitions),
         batch=plan.batch,
-        batch_decode_tok_s=median(_decode_rate(run) for run in together),
+        batch_decode_tok_s=median(each.batch_decode_tok_s for each in repetitions),
         weight_bytes=memory.weight_bytes,
         step_bytes=step_bytes,
-        read_bandwidth_gbs=roof.read_bandwidth_gbs,
-        fma_peak_gflops=roof.fma_peak_gflops,
-        bandwidth_fraction=step_bytes * decode_tok_s / (roof.read_bandwidth_gbs * 1e9),
+        read_bandwidth_gbs=median(roof.read_bandwidth_gbs for roof in roofs),
+        fma_peak_gflops=median(roof.fma_peak_gflops for roof in roofs),
+        bandwidth_fraction=median(fractions),
         peak_rss_mb=peak_rss_mb,
         load_s=load_seconds,
         isa=llm.isa,
@@ -95,31 +102,45 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
     )
 
 
-def _prompts(vocab_size: int) -> Callable[[int], list[int]]:
-    """Prompts of a given length, no two alike, the same in every run of the benchmark."""
-    draw = random.Random(0)
-    return lambda length: [draw.randrange(vocab_size) for _ in range(length)]
+@dataclass(frozen=True, slots=True)
+class _Repetition:
+    """One round of the plan."""
+
+    decode_tok_s: float
+    prefill_tok_s: float
+    ttft_s: float
+    batch_decode_tok_s: float
 
 
-def _repeat(
-    llm: LLM,
-    prompts: Callable[[int], list[int]],
-    plan: BenchmarkPlan,
-    batch: int,
-    prompt_tokens: int,
-    new_tokens: int,
-) -> list[list[RequestMetrics]]:
-    return [
-        _generate(llm, prompts, batch, prompt_tokens, new_tokens) for _ in range(plan.repetitions)
-    ]
+class _Runner:
+    """Runs the plan on prompts of random ids, no two alike, the same in every benchmark."""
 
+    def __init__(self, llm: LLM, plan: BenchmarkPlan) -> None:
+        self._llm = llm
+        self._plan = plan
+        self._random = random.Random(0)
 
-def _generate(
-    llm: LLM, prompts: Callable[[int], list[int]], batch: int, prompt_tokens: int, new_tokens: int
-) -> list[RequestMetrics]:
-    params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True)
-    asked = [{"prompt_token_ids": prompts(prompt_tokens)} for _ in range(batch)]
-    return [_metrics(output.metrics) for output in llm.generate(asked, params)]
+    def once(self) -> _Repetition:
+        """One prompt alone, a long one, and a batch."""
+        plan = self._plan
+        alone = self._generate(1, plan.prompt_tokens, plan.new_tokens)
+        long = self._generate(1, plan.prefill_tokens, 1)
+        together = self._generate(plan.batch, plan.prompt_tokens, plan.new_tokens)
+        return _Repetition(
+            decode_tok_s=_decode_rate(alone),
+            prefill_tok_s=plan.prefill_tokens / _ttft(long),
+            ttft_s=_ttft(alone),
+            batch_decode_tok_s=_decode_rate(together),
+        )
+
+    def _generate(self, batch: int, prompt_tokens: int, new_tokens: int) -> list[RequestMetrics]:
+        vocab_size, draw = self._llm.config.vocab_size, self._random.randrange
+        params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True)
+        asked = [
+            {"prompt_token_ids": [draw(vocab_size) for _ in range(prompt_tokens)]}
+            for _ in range(batch)
+        ]
+        return [_metrics(output.metrics) for output in self._llm.generate(asked, params)]
 
 
 def _metrics(metrics: RequestMetrics | None) -> RequestMetrics:
