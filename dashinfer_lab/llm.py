@@ -5,7 +5,7 @@ Joins artifact, tokenizer and engine; computes nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,10 @@ Message = Mapping[str, Any]
 
 _AUTO_WEIGHTS = "a16w8"
 _KV_CACHE_DTYPES = ("auto", "fp32")
+_NOT_UNDERSTOOD = (
+    'is not understood: give text, {"prompt": text} or {"prompt_token_ids": [...]}, or a list of '
+    "such prompts"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ class LLM:
         An interrupt cancels them all. A prompt that cannot be served raises `RequestError`, and
         none is begun.
         """
-        wanted = [prompts] if isinstance(prompts, str | Mapping) else list(prompts)
+        wanted = _prompts(prompts)
         texts = [_prompt_text(prompt) for prompt in wanted]
         return self._complete(texts, [self._ids(prompt) for prompt in wanted], sampling_params)
 
@@ -138,7 +142,7 @@ class LLM:
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[RequestOutput]:
         """Answer a conversation, or several, through the model's chat template."""
-        many = bool(messages) and not isinstance(messages[0], Mapping)
+        many = _is_list(messages) and bool(messages) and _is_list(messages[0])
         conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
         ids = [self._chat_ids(conversation) for conversation in conversations]
         return self._complete([None] * len(ids), ids, sampling_params)
@@ -147,7 +151,7 @@ class LLM:
         self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
     ) -> Iterator[str]:
         """Yield the answer's text as it comes; leaving the loop cancels the request."""
-        params = sampling_params or _default_params()
+        (params,) = _params_for(1, sampling_params or _default_params())
         is_prompt = isinstance(prompt, str | Mapping)
         ids = self._ids(prompt) if is_prompt else self._chat_ids(prompt)
         handle = self._engine.submit(ids, params, block=True)
@@ -218,7 +222,7 @@ class LLM:
     def _complete(
         self,
         texts: Sequence[str | None],
-        ids: Sequence[Sequence[int]],
+        ids: Sequence[Iterable[int]],
         params: SamplingParams | Sequence[SamplingParams] | None,
     ) -> list[RequestOutput]:
         chosen = _params_for(len(ids), params)
@@ -233,17 +237,14 @@ class LLM:
                     handle.cancel()
             raise
 
-    def _ids(self, prompt: Prompt) -> list[int]:
+    def _ids(self, prompt: Prompt) -> Iterable[int]:
         if isinstance(prompt, str):
             return self._required_tokenizer().encode(prompt)
         if "prompt_token_ids" in prompt:
-            return list(prompt["prompt_token_ids"])
+            return prompt["prompt_token_ids"]
         if isinstance(prompt.get("prompt"), str):
             return self._required_tokenizer().encode(prompt["prompt"])
-        raise RequestError(
-            f"a prompt with keys {sorted(prompt)} is not understood: give text, "
-            '{"prompt": text} or {"prompt_token_ids": [...]}'
-        )
+        raise RequestError(f"a prompt with keys {list(prompt)!r:.80} {_NOT_UNDERSTOOD}")
 
     def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
         if not messages:
@@ -285,6 +286,20 @@ def _tokenizer(artifact: Artifact) -> Tokenizer | None:
     return Tokenizer.load(artifact.directory)
 
 
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _prompts(given: object) -> list[Prompt]:
+    """One prompt or several as a list; a stranger to the types is named as such."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    prompts = list(cast("Iterable[object]", given)) if several else [given]
+    for prompt in prompts:
+        if not isinstance(prompt, str | Mapping):
+            raise RequestError(f"the prompt {prompt!r:.80} {_NOT_UNDERSTOOD}")
+    return cast("list[Prompt]", prompts)
+
+
 def _prompt_text(prompt: Prompt) -> str | None:
     return prompt if isinstance(prompt, str) else prompt.get("prompt")
 
@@ -294,16 +309,21 @@ def _default_params() -> SamplingParams:
     return SamplingParams(max_tokens=None)
 
 
-def _params_for(
-    count: int, params: SamplingParams | Sequence[SamplingParams] | None
-) -> list[SamplingParams]:
+def _params_for(count: int, params: object) -> list[SamplingParams]:
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * count
-    if len(params) != count:
+    listed = list(cast("Sequence[object]", params)) if _is_list(params) else [params]
+    chosen = [each for each in listed if isinstance(each, SamplingParams)]
+    if len(chosen) != len(listed):
         raise RequestError(
-            f"{len(params)} sampling params for {count} prompts: give one, or {count}"
+            f"sampling_params={params!r:.80} is not possible: give a SamplingParams, or a list of "
+            "one for each prompt"
         )
-    return list(params)
+    if len(chosen) != count:
+        raise RequestError(
+            f"{len(chosen)} sampling params for {count} prompts: give one, or {count}"
+        )
+    return chosen
 
 
 def _output(text: str | None, handles: Sequence[RequestHandle]) -> RequestOutput:

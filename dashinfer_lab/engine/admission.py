@@ -34,7 +34,7 @@ class Capacity:
     def check_ids(self, token_ids: Iterable[int]) -> list[int]:
         """Return the ids as plain integers; refuse none at all, and ids the model does not know."""
         try:
-            ids = [operator.index(token_id) for token_id in token_ids]
+            ids = [_whole_number(token_id) for token_id in token_ids]
         except TypeError as error:
             raise RequestError(f"token ids must be whole numbers: {error}") from error
         if not ids:
@@ -81,10 +81,17 @@ class Capacity:
         if positions is None:
             return list(range(num_tokens))
         try:
-            wanted = [operator.index(position) for position in positions]
+            wanted = [_whole_number(position) for position in positions]
         except TypeError as error:
             raise RequestError(f"positions must be whole numbers: {error}") from error
         for position in wanted:
             if not 0 <= position < num_tokens:
                 raise RequestError(f"position {position} is not one of 0..{num_tokens - 1}")
         return wanted
+
+
+def _whole_number(value: object) -> int:
+    """Return an integer of any library as Python's; raises `TypeError`, for a truth value too."""
+    if isinstance(value, bool):
+        raise TypeError(f"{value} is a truth value")
+    return operator.index(value)  # type: ignore[arg-type]  # raises for what is no integer

@@ -28,7 +28,9 @@ class EngineOptions:
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is None and option.default is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"{option.name}={value!r} must be a whole number of at least 1")
 
     def limits(self, runner: ModelRunner) -> StepLimits:

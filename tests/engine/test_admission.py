@@ -17,6 +17,8 @@ from tests.engine.fake_runner import FakeRunner
         ([3, 97], "token id 97 at position 1 is not one of the model's 0..96"),
         ([-1], "token id -1 at position 0"),
         ([1.5], "whole numbers"),
+        ([True], "True is a truth value"),
+        (None, "whole numbers"),
         (["a"], "whole numbers"),
         (7, "whole numbers"),
     ],
@@ -79,6 +81,13 @@ def test_a_request_that_the_whole_cache_cannot_hold_is_refused(make_engine: Make
 def test_an_option_below_one_is_refused_by_name(option: str) -> None:
     with pytest.raises(ConfigError, match=f"{option}=0"):
         EngineOptions(**{option: 0})
+    with pytest.raises(ConfigError, match=f"{option}=True"):
+        EngineOptions(**{option: True})
+
+
+def test_a_queue_without_bound_is_refused() -> None:
+    with pytest.raises(ConfigError, match="max_queued=None"):
+        EngineOptions(max_queued=None)  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.parametrize(("option", "value"), [("max_step_tokens", 33), ("max_running", 17)])
