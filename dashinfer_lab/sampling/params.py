@@ -94,7 +94,12 @@ def _check_integer(name: str, value: object, *, low: int, high: int | None = Non
 
 
 def _check_number(name: str, value: object) -> None:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+    # Compared, because an integer may be too large to become a float.
+    if (
+        not isinstance(value, (int, float))
+        or isinstance(value, bool)
+        or not -math.inf < value < math.inf
+    ):
         _refuse(name, value, "a finite number")
 
 
