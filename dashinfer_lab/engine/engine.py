@@ -88,6 +88,7 @@ class Engine:
         self, token_ids: Iterable[int], params: SamplingParams, *, block: bool = False
     ) -> list[RequestHandle]:
         """Queue `params.n` choices of one prompt, all or none; they share a seed and differ."""
+        self._loop.mailbox.require_possible(params.n)
         ids = self._capacity.check_ids(token_ids)
         max_tokens = self._capacity.max_new_tokens(len(ids), params.max_tokens)
         if params.stop_strings and self._decoder is None:

@@ -1,11 +1,14 @@
 """Carries requests and cancellations to the engine thread; knows nothing of steps.
 
+A thread does not survive a fork, so in a forked child nobody would collect: posting is refused.
+
 The only lock of the engine. It is re-entrant, since a garbage collection inside a locked section
 may run a finaliser that cancels. Cancellations are never refused; submissions are bounded.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,7 +16,12 @@ from typing import Final
 
 from dashinfer_lab.engine.request import Request
 from dashinfer_lab.engine.waiting import wait_until
-from dashinfer_lab.errors import DashInferLabError, EngineBusyError
+from dashinfer_lab.errors import (
+    DashInferLabError,
+    EngineBusyError,
+    EngineError,
+    RequestError,
+)
 
 __all__ = ["Mailbox"]
 
@@ -24,6 +32,7 @@ class Mailbox:
     def __init__(self, max_queued: int, backlog: Callable[[], int]) -> None:
         self._max_queued: Final = max_queued
         self._backlog: Final = backlog
+        self._process: Final = os.getpid()
         self._lock: Final = threading.RLock()
         self._news: Final = threading.Condition(self._lock)
         self._room: Final = threading.Condition(self._lock)
@@ -44,6 +53,7 @@ class Mailbox:
 
     def submit(self, requests: Sequence[Request], *, block: bool) -> None:
         """Post requests, all or none. A full queue refuses, or lets the caller wait."""
+        self._require_collector()
         with self._lock:
             if block and len(requests) <= self._max_queued:
                 wait_until(self._room, lambda: not self._is_full(len(requests)))
@@ -57,6 +67,14 @@ class Mailbox:
                 raise self._closed_by()
             self._submitted.extend(requests)
             self._news.notify()
+
+    def require_possible(self, count: int) -> None:
+        """Refuse, before they are made, requests that not even an empty queue could take."""
+        if count > self._max_queued:
+            raise RequestError(
+                f"{count} requests at once exceed the {self._max_queued} that may wait: ask for "
+                "fewer, or raise max_queued"
+            )
 
     def cancel(self, request_id: int) -> None:
         """Post a cancellation; safe anywhere, also in a finaliser."""
@@ -85,6 +103,13 @@ class Mailbox:
             while self._cancelled:
                 cancel(self._cancelled.popleft())
             return self._closed_by is None
+
+    def _require_collector(self) -> None:
+        if os.getpid() != self._process:
+            raise EngineError(
+                f"the engine's thread lives in process {self._process}, not in its fork "
+                f"{os.getpid()}: make the engine after forking, or start processes by spawn"
+            )
 
     def _num_queued(self) -> int:
         return len(self._submitted) + self._backlog()

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dashinfer_lab.errors import EngineBusyError
+from dashinfer_lab.errors import EngineBusyError, EngineError, RequestError
 from dashinfer_lab.sampling import SamplingParams
 from tests.engine.conftest import MakeEngine
 from tests.engine.fake_runner import FakeRunner, Gate
@@ -71,8 +73,30 @@ def test_more_choices_than_a_queue_holds_are_refused_even_when_waiting(
 ) -> None:
     engine = make_engine(max_queued=2)
 
-    with pytest.raises(EngineBusyError, match="no room for 3"):
+    with pytest.raises(RequestError, match="3 requests at once exceed the 2"):
         engine.submit_choices([1], SamplingParams(n=3), block=True)
+    with pytest.raises(RequestError, match="raise max_queued"):  # before a billion are made
+        engine.submit_choices([1], SamplingParams(n=10**9))
+
+
+def test_a_forked_child_is_told_that_it_has_no_engine(make_engine: MakeEngine) -> None:
+    engine = make_engine()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)  # a child that waits for ever must not outlive the test
+        try:
+            engine.submit([1], block=True).completion()
+        except EngineError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        message = said.read()
+    os.waitpid(child, 0)
+
+    assert "make the engine after forking" in message
+    assert engine.submit([1], GREEDY).completion(timeout=30).finish_reason == "length"
 
 
 def test_who_asks_to_wait_gets_through_a_queue_shorter_than_the_work(
