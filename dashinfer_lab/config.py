@@ -9,7 +9,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ModelConfig", "RopeConfig", "cache_root", "embedded_override"]
+from dashinfer_lab.errors import ConfigError
+
+__all__ = ["ModelConfig", "RopeConfig", "cache_root", "embedded_override", "expanded"]
 
 _MODELSCOPE_WORKSPACE = Path("/mnt/workspace")
 
@@ -51,14 +53,25 @@ def cache_root() -> Path:
     """
     chosen = os.environ.get("DASHINFER_LAB_CACHE")
     if chosen:
-        return Path(chosen).expanduser()
+        return expanded(chosen)
     if _MODELSCOPE_WORKSPACE.is_dir() and os.access(_MODELSCOPE_WORKSPACE, os.W_OK):
         return _MODELSCOPE_WORKSPACE / ".cache" / "dashinfer_lab"
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "dashinfer_lab"
+    return (Path(base) if base else expanded("~/.cache")) / "dashinfer_lab"
 
 
 def embedded_override() -> Path | None:
     """GGUF file that stands in for the embedded model (`DASHINFER_LAB_EMBEDDED`)."""
     chosen = os.environ.get("DASHINFER_LAB_EMBEDDED")
-    return Path(chosen).expanduser() if chosen else None
+    return expanded(chosen) if chosen else None
+
+
+def expanded(path: str | Path) -> Path:
+    """`path` with "~" as the home directory. Raises ConfigError where that is not known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:  # no such user, or neither HOME nor an entry for this one
+        raise ConfigError(
+            f"the home directory in {str(path)!r:.200} is not known: give the whole path (that of "
+            "the cache in DASHINFER_LAB_CACHE)"
+        ) from error

@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from dashinfer_lab.config import cache_root
+from dashinfer_lab.config import cache_root, expanded
 from dashinfer_lab.convert.artifact import Artifact, is_artifact
 from dashinfer_lab.convert.converter import conversion_identity, convert
 from dashinfer_lab.convert.weight_writer import Progress
@@ -28,7 +28,7 @@ def converted(source: Path, scheme: Scheme | str, progress: Progress | None = No
     if is_artifact(source):
         return source
     chosen = Scheme.parse(scheme)
-    target = _directory_for(source.expanduser().resolve(), chosen)
+    target = _directory_for(expanded(source).resolve(), chosen)
     if not _opens(target):
         checkpoint = open_checkpoint(source)
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+from dashinfer_lab.config import expanded
 from dashinfer_lab.convert.artifact import Artifact, is_artifact
 from dashinfer_lab.convert.staging import remove_stale, staging_directory
 from dashinfer_lab.errors import ArtifactError, ConversionError
@@ -20,7 +22,7 @@ def published(
     Raises ConversionError where `directory` holds something else, which is then left alone:
     `overwrite` replaces artifacts only.
     """
-    target = directory.expanduser().resolve()
+    target = Path(os.path.realpath(expanded(directory)))
     existing = _complete(target, identity)
     if existing is not None and not overwrite:
         return existing

@@ -39,8 +39,8 @@ def confined(directory: Path, name: str) -> Path:
             f"{directory} names the file {name!r}: only a plain file name inside the model's "
             "directory is allowed. Do not use this model, or correct its index."
         )
-    root = directory.resolve()
-    target = (root / name).resolve()
+    root = Path(os.path.realpath(directory))
+    target = Path(os.path.realpath(root / name))  # unlike resolve, ends in a loop of links
     allowed = [root]
     if root.parent.name == "snapshots":
         allowed.append(root.parent.parent / "blobs")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from dashinfer_lab.config import cache_root
+from dashinfer_lab.config import cache_root, expanded
 from dashinfer_lab.errors import HubError
 from dashinfer_lab.hub.embedded import EMBEDDED_MODELS, Progress, fetch_embedded
 from dashinfer_lab.hub.huggingface_source import HuggingFaceClient
@@ -33,8 +33,11 @@ def resolve(model: str | Path, progress: Progress | None = None, *, refresh: boo
     into the cache where they are not there, with `progress` told; `refresh` asks the hub for a
     newer state of one that is. Raises HubError.
     """
-    text = os.fspath(model)
-    path = Path(text).expanduser()
+    try:
+        text = os.fspath(model)
+        path = expanded(text)
+    except TypeError as error:
+        raise HubError(f"{model!r:.200} is no model: give {_FORMS}") from error
     try:
         if text and path.is_file():
             return path
@@ -81,7 +84,7 @@ def _fetched(model: HubId, progress: Progress | None, *, refresh: bool) -> Path:
 def _near(text: str) -> str:
     """Name what was perhaps meant: an embedded or cached model, or a path beside the one given."""
     known = [*EMBEDDED_MODELS, *(source for source, _ in cached_snapshots())]
-    path = Path(text).expanduser()
+    path = expanded(text)
     with suppress(OSError, ValueError):  # no such place, or no name for one
         known += [str(path.with_name(each.name)) for each in path.parent.iterdir() if path.name]
     found = [name for name in difflib.get_close_matches(text, known, 3, 0.8) if name != text]

@@ -1,0 +1,47 @@
+"""What a user calls a model, where it is nothing that could be one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashinfer_lab.config import cache_root, embedded_override
+from dashinfer_lab.convert import convert
+from dashinfer_lab.errors import CheckpointError, ConfigError, HubError
+from dashinfer_lab.hub import open_checkpoint, resolve
+from tests.convert.memory_checkpoint import tiny_checkpoint, tiny_config
+from tests.hub.tiny_models import write_safetensors
+
+_NOBODY = "~no_such_user/model"
+
+
+@pytest.mark.parametrize("model", [None, 5, b"smollm2-135m", []], ids=repr)
+def test_what_is_no_name_is_refused(model: Any) -> None:
+    with pytest.raises(HubError, match="is no model: give the directory"):
+        resolve(model)
+
+
+def test_the_home_of_nobody_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DASHINFER_LAB_CACHE", "DASHINFER_LAB_EMBEDDED"):
+        monkeypatch.setenv(name, _NOBODY)
+
+    for use in (
+        lambda: resolve(_NOBODY),
+        lambda: convert(tiny_checkpoint(tiny_config()), Path(_NOBODY), "fp32"),
+        cache_root,
+        embedded_override,
+    ):
+        with pytest.raises(ConfigError, match="home directory in '~no_such_user/model'"):
+            use()
+
+
+def test_a_link_to_itself_is_a_missing_file(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    config.unlink()
+    config.symlink_to(config)
+
+    with pytest.raises(CheckpointError, match=r"config.json"):
+        open_checkpoint(tmp_path / "model")
