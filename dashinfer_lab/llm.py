@@ -94,13 +94,17 @@ class LLM:
         self._runner = loaded.runner
         self._thread_plan = loaded.threads
         self._isa = loaded.runner.program.pool.compiler.isa.name
-        self._engine = Engine(
-            loaded.runner,
-            eos_ids=self.tokenizer.eos_ids if self.tokenizer else (),
-            decoder=self.tokenizer.incremental if self.tokenizer else None,
-            token_text=self.tokenizer.token_text if self.tokenizer else None,
-            options=engine,
-        )
+        try:
+            self._engine = Engine(
+                loaded.runner,
+                eos_ids=self.tokenizer.eos_ids if self.tokenizer else (),
+                decoder=self.tokenizer.incremental if self.tokenizer else None,
+                token_text=self.tokenizer.token_text if self.tokenizer else None,
+                options=engine,
+            )
+        except BaseException:
+            loaded.runner.close()
+            raise
 
     @property
     def config(self) -> ModelConfig:

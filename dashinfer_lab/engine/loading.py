@@ -16,7 +16,7 @@ from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan
 from jit_kernels.compiler.jit import compiler_for
 from jit_kernels.isa import detect
 from jit_kernels.kernels.linear_tiles import row_tile
-from jit_kernels.runtime.threads import Pool
+from jit_kernels.runtime.threads import MAX_THREADS, Pool
 from jit_kernels.runtime.topology import ThreadPlan, thread_plan
 
 if TYPE_CHECKING:
@@ -46,8 +46,12 @@ class LoadOptions:
     def __post_init__(self) -> None:
         for name in ("threads", "context_length", "max_batch_tokens", "kv_cache_bytes"):
             value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
+            if value is None and name != "max_batch_tokens":
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
+        if self.threads is not None and self.threads > MAX_THREADS:
+            raise ConfigError(f"threads={self.threads} exceeds the {MAX_THREADS} of a pool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +102,21 @@ def _num_pages(plan: ProgramPlan, context_length: int, kv_cache_bytes: int | Non
 
     Memory is reserved, not taken: a page costs memory once a request has used it.
     """
-    size = page_bytes(plan)
+    import psutil
+
+    size, memory = page_bytes(plan), psutil.virtual_memory()
     if kv_cache_bytes is not None:
         if kv_cache_bytes < size:
             raise ConfigError(
                 f"kv_cache_bytes={kv_cache_bytes} is less than one page of {PAGE_SIZE} tokens, "
                 f"which takes {size} bytes of this model"
             )
+        if kv_cache_bytes > memory.total:
+            raise ConfigError(
+                f"kv_cache_bytes={kv_cache_bytes} exceeds this machine's {memory.total} bytes of "
+                "memory: lower it"
+            )
         return kv_cache_bytes // size
-    import psutil
-
     wanted = -(-max(context_length, _DEFAULT_CACHE_TOKENS) // PAGE_SIZE)
-    affordable = int(psutil.virtual_memory().available * _CACHE_SHARE_OF_MEMORY) // size
+    affordable = int(memory.available * _CACHE_SHARE_OF_MEMORY) // size
     return max(1, min(wanted, affordable))

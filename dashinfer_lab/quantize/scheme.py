@@ -45,7 +45,7 @@ class Scheme:
         """
         if isinstance(text, Scheme):
             return text
-        name, colon, group = text.partition(":")
+        name, colon, group = str(text).partition(":")
         if name in ("fp32", "bf16") and not colon:
             weights: WeightFormat = "f32" if name == "fp32" else "bf16"
             return Scheme(name, weights, head=weights)

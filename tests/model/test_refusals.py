@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from dashinfer_lab import LLM, SamplingParams
-from dashinfer_lab.errors import RequestError
+from dashinfer_lab.engine import EngineOptions
+from dashinfer_lab.errors import ConfigError, RequestError
 from tests.hub.tiny_models import write_gguf
 
 GREEDY = SamplingParams(temperature=0, max_tokens=2)
 
 
 @pytest.fixture(scope="module")
-def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("refusals") / "tiny.gguf"
     write_gguf(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def llm(path: Path) -> Iterator[LLM]:
     with LLM(path, weights="fp32", threads=1) as llm:
         yield llm
 
@@ -84,3 +92,36 @@ def test_what_is_no_conversation_is_refused(llm: LLM, messages: Any) -> None:
     with pytest.raises(RequestError, match="messages|message 0|conversation"):
         llm.chat(messages, GREEDY)
     assert _works(llm)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("weights", None, "None is unknown"),
+        ("weights", 8, "8 is unknown"),
+        ("threads", 0, "threads=0"),
+        ("threads", True, "threads=True"),
+        ("threads", 1025, "threads=1025 exceeds the 1024"),
+        ("max_batch_tokens", None, "max_batch_tokens=None"),
+        ("kv_cache_bytes", 1, "less than one page"),
+        ("kv_cache_bytes", 1 << 60, "of memory: lower it"),
+        ("kv_cache_bytes", 10**40, "of memory: lower it"),
+        ("context_length", 129, "exceeds the 128 positions"),
+    ],
+)
+def test_an_impossible_size_is_refused_by_name(
+    path: Path, option: str, value: Any, said: str
+) -> None:
+    options: dict[str, Any] = {"weights": "fp32", option: value}
+
+    with pytest.raises(ConfigError, match=said):
+        LLM(path, **options)
+
+
+def test_options_that_do_not_fit_the_model_leave_no_thread(path: Path) -> None:
+    before = psutil.Process().num_threads()
+
+    with pytest.raises(ConfigError, match="max_running=1000 exceeds") as caught:
+        LLM(path, weights="fp32", threads=3, engine=EngineOptions(max_running=1000))
+    assert psutil.Process().num_threads() == before
+    del caught  # held until here: a notebook keeps the last error, and with it the frames
