@@ -16,7 +16,7 @@ from dashinfer_lab.quantize import Scheme
 
 __all__ = ["converted"]
 
-_SOURCES = ("*.safetensors", "*.json", "*.model", "*.jinja")
+_SOURCES = ("*.safetensors", "*.gguf", "*.json", "*.model", "*.jinja")
 
 
 def converted(source: Path, scheme: Scheme | str, progress: Progress | None = None) -> Path:

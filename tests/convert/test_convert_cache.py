@@ -50,9 +50,11 @@ def test_another_scheme_is_another_directory(source: Path) -> None:
     assert _times_opened(source) == 2
 
 
-def test_a_changed_file_is_converted_again(source: Path) -> None:
+@pytest.mark.parametrize("name", ["model.safetensors", "model.gguf", "tokenizer.json"])
+def test_a_changed_file_is_converted_again(source: Path, name: str) -> None:
+    (source / name).write_bytes(b"content")
     first = converted(source, "fp32")
-    os.utime(source / "model.safetensors", ns=(1, 1))
+    os.utime(source / name, ns=(1, 1))
 
     assert converted(source, "fp32") != first
 
