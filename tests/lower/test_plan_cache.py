@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dashinfer_lab.convert import Artifact
+from dashinfer_lab.errors import ArtifactError
 from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan, lower
 from dashinfer_lab.lower.plan_json import plan_from_json, plan_to_json
 from tests.model.tiny_artifact import tiny_artifact
@@ -41,15 +43,27 @@ def test_other_text_is_no_plan(text: str) -> None:
         plan_from_json(text)
 
 
-def test_a_plan_is_made_once_and_kept_beside_the_artifact(
+def test_a_plan_is_made_once(
     artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = cached_plan(artifact, LIMITS, tmp_path / "elsewhere")
+    made = cached_plan(artifact, LIMITS, tmp_path / "lowered")
     monkeypatch.setattr("dashinfer_lab.lower.lowering.lower", never)
 
-    assert cached_plan(artifact, LIMITS, tmp_path / "elsewhere") == made
-    assert len(plans(artifact.directory / "lowered")) == 1
-    assert not (tmp_path / "elsewhere").exists()
+    assert cached_plan(artifact, LIMITS, tmp_path / "lowered") == made
+    assert len(plans(tmp_path / "lowered")) == 1
+
+
+def test_a_plan_that_came_with_the_model_is_not_read(artifact: Artifact, tmp_path: Path) -> None:
+    made = cached_plan(artifact, LIMITS, tmp_path / "lowered")
+    (path,) = plans(tmp_path / "lowered")
+    text = plan_to_json(replace(made, arena_bytes=0))
+    for place in (artifact.directory, artifact.directory / "lowered"):
+        place.mkdir(exist_ok=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        (place / path.name).write_text(f"{digest}\n{text}", encoding="utf-8")
+    path.unlink()
+
+    assert cached_plan(artifact, LIMITS, tmp_path / "lowered") == made
 
 
 def test_other_sizes_are_another_plan(artifact: Artifact, tmp_path: Path) -> None:
@@ -57,12 +71,26 @@ def test_other_sizes_are_another_plan(artifact: Artifact, tmp_path: Path) -> Non
     other = cached_plan(artifact, replace(LIMITS, num_threads=3), tmp_path)
 
     assert other.limits.num_threads == 3
-    assert len(plans(artifact.directory / "lowered")) == 2
+    assert len(plans(tmp_path)) == 2
+
+
+def test_another_configuration_or_layout_is_another_plan(
+    artifact: Artifact, tmp_path: Path
+) -> None:
+    tensors = dict(artifact.tensors)
+    name, tensor = next(iter(tensors.items()))
+    tensors[name] = replace(tensor, offset=tensor.offset + 64)
+
+    cached_plan(artifact, LIMITS, tmp_path)
+    cached_plan(replace(artifact, config=replace(artifact.config, norm_eps=1)), LIMITS, tmp_path)
+    with pytest.raises(ArtifactError, match="different conversions"):
+        cached_plan(replace(artifact, tensors=tensors), LIMITS, tmp_path)
+    assert len(plans(tmp_path)) == 2
 
 
 def test_a_damaged_plan_is_made_anew(artifact: Artifact, tmp_path: Path) -> None:
     made = cached_plan(artifact, LIMITS, tmp_path)
-    (path,) = plans(artifact.directory / "lowered")
+    (path,) = plans(tmp_path)
     text = path.read_text()
     path.write_text(text.replace('"always"', '"never"', 1))
 
@@ -70,12 +98,16 @@ def test_a_damaged_plan_is_made_anew(artifact: Artifact, tmp_path: Path) -> None
     assert path.read_text() == text
 
 
-def test_a_read_only_artifact_keeps_its_plan_elsewhere(artifact: Artifact, tmp_path: Path) -> None:
-    (artifact.directory / "lowered").write_text("in the way")
+def test_a_plan_that_cannot_be_written_is_used_and_leaves_nothing(
+    artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
 
-    cached_plan(artifact, LIMITS, tmp_path / "elsewhere")
+    monkeypatch.setattr("os.fsync", full)
 
-    assert len(plans(tmp_path / "elsewhere")) == 1
+    assert cached_plan(artifact, LIMITS, tmp_path / "lowered") == lower(artifact, LIMITS)
+    assert list((tmp_path / "lowered").iterdir()) == []
 
 
 def test_a_warm_start_reads_no_onnx_and_no_checkpoint(artifact: Artifact, tmp_path: Path) -> None:
