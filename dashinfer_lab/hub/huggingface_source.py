@@ -55,7 +55,7 @@ class HuggingFaceClient:
         except ImportError as error:
             raise HubError(_MISSING) from error
 
-        class Advance(tqdm[Any]):
+        class Advance(tqdm):  # pyright: ignore[reportMissingTypeArgument]  # no class getitem
             """The library reports to a bar only: this one draws nothing."""
 
             def __init__(

@@ -7,24 +7,21 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.checkpoint import row_range
-from dashinfer_lab.hub.files import (
-    confined,
-    read_bytes_at,
-    read_json_object,
-    write_atomically,
-    write_json,
-)
+from dashinfer_lab.hub.files import confined, read_bytes_at, read_json_object
 from dashinfer_lab.hub.shards import ShardedTensor, find_tensors
 from dashinfer_lab.hub.snapshots import read_mark
+from dashinfer_lab.hub.tokenizer_files import copy_tokenizer
 from dashinfer_lab.tensor import TensorInfo, numpy_dtype
 
-__all__ = ["SafetensorsCheckpoint"]
+__all__ = ["SafetensorsCheckpoint", "canonical"]
+
+T = TypeVar("T")
 
 _PREFIX = "model."
 _HEAD_PREFIX = "lm_head."
@@ -38,7 +35,7 @@ class SafetensorsCheckpoint:
     def __init__(self, directory: Path) -> None:
         self._directory = directory.resolve()
         self._mark = read_mark(self._directory)
-        self._tensors = _canonical(find_tensors(directory))
+        self._tensors = canonical(find_tensors(directory))
         self._config = read_json_object(confined(directory, "config.json"))
         self._descriptors: dict[Path, int] = {}
         self._closed = False
@@ -104,21 +101,7 @@ class SafetensorsCheckpoint:
 
     def write_tokenizer(self, directory: Path) -> None:
         """Copy the tokenizer's files; the chat template and every EOS go into the two configs."""
-        generation = self._optional("generation_config.json")
-        ends = _listed(self._config.get("eos_token_id")) + _listed(generation.get("eos_token_id"))
-        generation["eos_token_id"] = list(dict.fromkeys(ends))
-        if "bos_token_id" in self._config:
-            generation.setdefault("bos_token_id", self._config["bos_token_id"])
-        write_json(directory / "generation_config.json", generation)
-        path = confined(self._directory, "tokenizer.json")
-        if not path.is_file():
-            return
-        config = self._optional("tokenizer_config.json")
-        template = confined(self._directory, "chat_template.jinja")
-        if template.is_file():
-            config["chat_template"] = template.read_text(encoding="utf-8", errors="replace")
-        write_json(directory / "tokenizer_config.json", config)
-        write_atomically(directory / "tokenizer.json", path.read_bytes())
+        copy_tokenizer(self._directory, self._config, directory)
 
     def close(self) -> None:
         """Close the files; closing twice is allowed."""
@@ -144,12 +127,8 @@ class SafetensorsCheckpoint:
             self._descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         return self._descriptors[path]
 
-    def _optional(self, name: str) -> dict[str, object]:
-        path = confined(self._directory, name)
-        return read_json_object(path) if path.is_file() else {}
 
-
-def _canonical(tensors: Mapping[str, ShardedTensor]) -> dict[str, ShardedTensor]:
+def canonical(tensors: Mapping[str, T]) -> dict[str, T]:
     """Add the prefix `model.` where a checkpoint of the bare decoder lacks it; drop buffers."""
     weights = {name: tensor for name, tensor in tensors.items() if not _BUFFER.fullmatch(name)}
     if any(name.startswith(_PREFIX) for name in weights):
@@ -158,9 +137,3 @@ def _canonical(tensors: Mapping[str, ShardedTensor]) -> dict[str, ShardedTensor]
         name if name.startswith(_HEAD_PREFIX) else _PREFIX + name: tensor
         for name, tensor in weights.items()
     }
-
-
-def _listed(ids: object) -> list[object]:
-    if isinstance(ids, list):
-        return cast("list[object]", ids)
-    return [] if ids is None else [ids]

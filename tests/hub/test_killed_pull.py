@@ -74,7 +74,7 @@ def pull(
         env={**os.environ, **places, "MODELSCOPE_ENDPOINT": hub.url},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=False,
     )
 

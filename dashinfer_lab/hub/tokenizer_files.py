@@ -1,0 +1,44 @@
+"""A tokenizer's files from one directory to another; knows no vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+from dashinfer_lab.hub.files import confined, read_json_object, write_atomically, write_json
+
+__all__ = ["copy_tokenizer"]
+
+
+def copy_tokenizer(source: Path, config: Mapping[str, object], directory: Path) -> None:
+    """Copy what `source` holds; the chat template and every EOS go into the two configs.
+
+    `config` is the model's. Without a tokenizer.json, generation_config.json alone is written.
+    """
+    generation = _optional(source, "generation_config.json")
+    ends = _listed(config.get("eos_token_id")) + _listed(generation.get("eos_token_id"))
+    generation["eos_token_id"] = list(dict.fromkeys(ends))
+    if "bos_token_id" in config:
+        generation.setdefault("bos_token_id", config["bos_token_id"])
+    write_json(directory / "generation_config.json", generation)
+    path = confined(source, "tokenizer.json")
+    if not path.is_file():
+        return
+    settings = _optional(source, "tokenizer_config.json")
+    template = confined(source, "chat_template.jinja")
+    if template.is_file():
+        settings["chat_template"] = template.read_text(encoding="utf-8", errors="replace")
+    write_json(directory / "tokenizer_config.json", settings)
+    write_atomically(directory / "tokenizer.json", path.read_bytes())
+
+
+def _optional(directory: Path, name: str) -> dict[str, object]:
+    path = confined(directory, name)
+    return read_json_object(path) if path.is_file() else {}
+
+
+def _listed(ids: object) -> list[object]:
+    if isinstance(ids, list):
+        return cast("list[object]", ids)
+    return [] if ids is None else [ids]
