@@ -7,7 +7,7 @@ import json
 import mmap
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,14 @@ _MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python's mmap has no name for it
 
 # bfloat16 is read as its bits: NumPy has no such type.
 _DTYPES: Final = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "U8": np.uint8}
+
+# The types of a configuration's values, by how they are declared.
+_KINDS: Final[Mapping[str, type[Any] | tuple[type[Any], ...]]] = {
+    "int": int,
+    "float": (int, float),
+    "bool": bool,
+    "str": str,
+}
 
 _METADATA: Final = (
     "format_version",
@@ -149,9 +157,26 @@ def _config_from_json(path: Path, text: str) -> ModelConfig:
     try:
         values: dict[str, Any] = json.loads(text)
         rope = RopeConfig(**values.pop("rope"))
-        return ModelConfig(rope=rope, **values)
+        config = ModelConfig(rope=rope, **values)
+        _require_sound(config)
+        _require_sound(rope)
+        if config.num_heads % config.num_kv_heads:
+            raise ValueError(f"{config.num_heads} heads for {config.num_kv_heads}")
+        return config
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{path}: its model configuration is unreadable ({error})") from error
+
+
+def _require_sound(record: ModelConfig | RopeConfig) -> None:
+    """Raise TypeError for a value of another type than declared, or a size below 1."""
+    for field in fields(record):
+        value, kind = getattr(record, field.name), _KINDS.get(str(field.type))
+        if kind is None:
+            continue
+        if not isinstance(value, kind) or isinstance(value, bool) is not (kind is bool):
+            raise TypeError(f"{field.name} is {value!r:.80}")
+        if isinstance(value, int) and kind is int and value < 1:
+            raise TypeError(f"{field.name} is {value}")
 
 
 def _check_metadata(path: Path, metadata: Mapping[str, str]) -> None:

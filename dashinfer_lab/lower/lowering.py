@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dashinfer_lab.errors import ArtifactError
 from dashinfer_lab.graph.serialize import load_graph
 from dashinfer_lab.lower.arena import place
+from dashinfer_lab.lower.check import check_sizes
 from dashinfer_lab.lower.kernel_table import workspace_bytes
 from dashinfer_lab.lower.ops import Op, Weight
 from dashinfer_lab.lower.passes import fuse_residual, fuse_rope, fuse_siblings, fuse_swiglu
@@ -27,7 +29,15 @@ _SCALE_FORMATS = {"F16": "f16", "F32": "f32"}
 def lowered_ops(artifact: Artifact) -> list[Op]:
     """The artifact's operations after all rewrites."""
     model = load_graph(artifact.graph_path, artifact.tensors)
-    ops = fuse_rope(fuse_swiglu(fuse_residual(translate(model))))
+    try:
+        translated = translate(model)
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ArtifactError(
+            f"{artifact.graph_path}: a node is not as `convert` writes it ({error!r:.200}); "
+            "re-convert the model"
+        ) from error
+    check_sizes(translated, artifact.tensors, artifact.config)
+    ops = fuse_rope(fuse_swiglu(fuse_residual(translated)))
     return fuse_siblings(ops, artifact.tensors)
 
 

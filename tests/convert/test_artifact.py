@@ -119,6 +119,30 @@ def test_the_graph_of_another_conversion_is_refused(artifact: Artifact, tmp_path
         Artifact.open(artifact.directory)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_layers": 0},
+        {"num_layers": -1},
+        {"context_length": "64"},
+        {"head_dim": True},
+        {"norm_eps": None},
+        {"tie_word_embeddings": 1},
+        {"num_heads": 5},
+        {"rope": {"theta": "big"}},
+    ],
+    ids=str,
+)
+def test_a_config_that_makes_no_sense_is_refused(
+    artifact: Artifact, changes: dict[str, object]
+) -> None:
+    values = json.loads(artifact.metadata["config"]) | changes
+    _edit_metadata(artifact, config=json.dumps(values))
+
+    with pytest.raises(ArtifactError, match="configuration is unreadable"):
+        Artifact.open(artifact.directory)
+
+
 def test_an_unreadable_config_is_refused(artifact: Artifact) -> None:
     _edit_metadata(artifact, config='{"rope": {}, "depth": 3}')
 

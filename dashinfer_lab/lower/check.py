@@ -1,0 +1,142 @@
+"""Refuses a graph whose sizes contradict one another, its tensors or the model's configuration.
+
+Kernels believe every size they are given, and a model may come from anyone: what passes here reads
+and writes within its tensors, buffers and pages. Looks at operations as translated, before passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.errors import ArtifactError
+from dashinfer_lab.graph import StoredTensor
+from dashinfer_lab.lower.calls import LOGITS
+from dashinfer_lab.lower.ops import Op, Weight
+from dashinfer_lab.quantize import GROUP_SIZES, GroupSize, group_shape, panel_shape
+
+__all__ = ["check_sizes"]
+
+_PANEL_TYPES = {"f32": "F32", "bf16": "BF16", "u8": "U8"}
+_IDS = "input_ids"
+
+
+def check_sizes(
+    ops: Sequence[Op], tensors: Mapping[str, StoredTensor], config: ModelConfig
+) -> None:
+    """Raise ArtifactError naming the first operation that does not fit."""
+    checker = _Checker(tensors, config)
+    for op in ops:
+        checker.visit(op)
+    checker.finish()
+
+
+class _Checker:
+    """Walks the operations once and keeps the width of every value they make."""
+
+    def __init__(self, tensors: Mapping[str, StoredTensor], config: ModelConfig) -> None:
+        self._tensors = tensors
+        self._config = config
+        self._widths: dict[str, int] = {}
+        self._layers: list[int | None] = []
+
+    def visit(self, op: Op) -> None:
+        """Check one operation and note what it makes."""
+        if op.kind == "embedding":
+            width = self._embedding(op)
+        elif op.kind == "linear":
+            width = self._linear(op)
+        elif op.kind == "attention":
+            width = self._attention(op)
+        else:
+            widths = {self._width(op, value) for value in op.inputs}
+            if len(widths) != 1:
+                _refuse(op, f"joins values of {sorted(widths)} columns")
+            (width,) = widths
+            if op.kind == "rmsnorm":
+                self._require(op, op["weight"], (width,))
+            elif op.kind == "rotary":
+                self._rotary(op, width)
+        self._widths[op.outputs[0]] = width
+
+    def finish(self) -> None:
+        """Check what the whole must have: logits, and attention once in every layer."""
+        config = self._config
+        if self._widths.get(LOGITS) != config.vocab_size:
+            raise ArtifactError(
+                f"the graph makes {self._widths.get(LOGITS)} logits for a vocabulary of "
+                f"{config.vocab_size}; re-convert the model"
+            )
+        if self._layers != list(range(config.num_layers)):
+            raise ArtifactError(
+                f"the graph attends in layers {self._layers!r:.100}, the configuration has "
+                f"{config.num_layers}; re-convert the model"
+            )
+
+    def _embedding(self, op: Op) -> int:
+        weight: Weight = op["weight"]
+        self._matrix(op, weight)
+        if op.inputs != (_IDS,) or weight.n != self._config.vocab_size:
+            _refuse(op, f"looks up {op.inputs} in {weight.n} rows")
+        return weight.k
+
+    def _linear(self, op: Op) -> int:
+        (weight,), (bias,) = op["weights"], op["biases"]
+        self._matrix(op, weight)
+        if weight.k != self._width(op, op.inputs[0]):
+            _refuse(op, f"multiplies {self._width(op, op.inputs[0])} columns by {weight.k} rows")
+        if bias is not None:
+            self._require(op, bias, (weight.n,))
+        return weight.n
+
+    def _rotary(self, op: Op, width: int) -> None:
+        heads, head_dim = op["num_heads"], self._config.head_dim
+        if width != heads * head_dim:
+            _refuse(op, f"turns {width} columns as {heads} heads of {head_dim}")
+        for table in (op["cos"], op["sin"]):
+            self._require(op, table, (self._config.context_length, head_dim // 2))
+
+    def _attention(self, op: Op) -> int:
+        config = self._config
+        expected = (config.num_heads, config.num_kv_heads, config.head_dim)
+        if (op["num_heads"], op["num_kv_heads"], op["head_dim"]) != expected:
+            _refuse(op, f"has other heads than the configuration's {expected}")
+        for value, heads in zip(op.inputs, (*expected[:2], expected[1]), strict=True):
+            if self._width(op, value) != heads * config.head_dim:
+                _refuse(op, f"reads {self._width(op, value)} columns as {heads} heads")
+        self._layers.append(op.layer)
+        return config.num_heads * config.head_dim
+
+    def _matrix(self, op: Op, weight: Weight) -> None:
+        """Check that a weight's tensors hold [n, k] in its format."""
+        if weight.k < 1 or weight.n < 1:
+            _refuse(op, f"has a weight of {weight.k} rows and {weight.n} columns")
+        panels = panel_shape(weight.n, weight.k, weight.format)
+        self._require(op, weight.panels, panels, (_PANEL_TYPES[weight.format],))
+        if weight.format != "u8":
+            return
+        size = weight.group_size
+        if size not in GROUP_SIZES and size != weight.k:
+            _refuse(op, f"has groups of {size}")
+        shape = group_shape(weight.n, weight.k, cast("GroupSize", size))
+        self._require(op, weight.scale, shape, ("F16", "F32"))
+        scale = self._tensors[cast("str", weight.scale)]
+        self._require(op, weight.minimum, shape, (scale.dtype,))
+
+    def _require(
+        self, op: Op, name: Any, shape: tuple[int, ...], types: tuple[str, ...] = ("F32",)
+    ) -> None:
+        tensor = self._tensors.get(name)
+        if tensor is None or tensor.shape != shape or tensor.dtype not in types:
+            found = "absent" if tensor is None else f"{tensor.dtype} {list(tensor.shape)}"
+            _refuse(op, f"needs {name!r} as {' or '.join(types)} {list(shape)}, it is {found}")
+
+    def _width(self, op: Op, value: str) -> int:
+        if value not in self._widths:
+            _refuse(op, f"reads {value!r}, which no operation makes")
+        return self._widths[value]
+
+
+def _refuse(op: Op, reason: str) -> NoReturn:
+    raise ArtifactError(f"{op.kind} {op.name!r} {reason}; re-convert the model")
