@@ -40,6 +40,8 @@ class BenchmarkReport:
 
     ttft_s: of the plan's prompt, alone.  prefill_tok_s: of the longer prompt.
     step_bytes: weights and cached keys and values that decoding one token reads.
+    read_bandwidth_gbs: what memory gave over the run, in the median; best_bandwidth_gbs: at best.
+    bandwidth_fraction: of read_bandwidth_gbs.
     """
 
     decode_tok_s: float
@@ -50,6 +52,7 @@ class BenchmarkReport:
     weight_bytes: int
     step_bytes: int
     read_bandwidth_gbs: float
+    best_bandwidth_gbs: float
     fma_peak_gflops: float
     bandwidth_fraction: float
     peak_rss_mb: float
@@ -82,7 +85,7 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
     for _ in range(plan.repetitions):
         repetitions.append(run.once())
         roofs.append(measure_roof(llm.threads))
-        bandwidth = (roofs[-2].read_bandwidth_gbs + roofs[-1].read_bandwidth_gbs) / 2
+        bandwidth = (roofs[-2].sustained_bandwidth_gbs + roofs[-1].sustained_bandwidth_gbs) / 2
         fractions.append(step_bytes * repetitions[-1].decode_tok_s / (bandwidth * 1e9))
     return BenchmarkReport(
         decode_tok_s=median(each.decode_tok_s for each in repetitions),
@@ -92,7 +95,8 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
         batch_decode_tok_s=median(each.batch_decode_tok_s for each in repetitions),
         weight_bytes=memory.weight_bytes,
         step_bytes=step_bytes,
-        read_bandwidth_gbs=median(roof.read_bandwidth_gbs for roof in roofs),
+        read_bandwidth_gbs=median(roof.sustained_bandwidth_gbs for roof in roofs),
+        best_bandwidth_gbs=max(roof.read_bandwidth_gbs for roof in roofs),
         fma_peak_gflops=median(roof.fma_peak_gflops for roof in roofs),
         bandwidth_fraction=median(fractions),
         peak_rss_mb=peak_rss_mb,

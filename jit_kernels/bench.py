@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 import numpy as np
 
@@ -47,9 +48,14 @@ _UNROLL = 4
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """Limits of `threads` threads with the instructions of `isa`; GB and GFLOP are 10**9."""
+    """Limits of `threads` threads with the instructions of `isa`; GB and GFLOP are 10**9.
+
+    read_bandwidth_gbs: the best short run.  sustained_bandwidth_gbs: the median run, which is
+    what a longer run can hope for while others use the same memory.
+    """
 
     read_bandwidth_gbs: float
+    sustained_bandwidth_gbs: float
     fma_peak_gflops: float
     threads: int
     isa: str
@@ -108,9 +114,9 @@ def measure_roof(threads: int, compiler: Compiler | None = None, *, seconds: flo
     chosen = compiler or default_compiler()
     cpus = [core[0] for core in physical_cores(os.sched_getaffinity(0))]
     with Pool(threads, chosen) as pool, pool.pinned(cpus if threads <= len(cpus) else []):
-        bandwidth = _read_bandwidth(pool, seconds / 2)
+        best, sustained = _read_bandwidth(pool, seconds / 2)
         peak = _fma_peak(pool, seconds / 2)
-    return Roof(bandwidth / 1e9, peak / 1e9, threads, chosen.isa.name)
+    return Roof(best / 1e9, sustained / 1e9, peak / 1e9, threads, chosen.isa.name)
 
 
 def stream_bytes(read: Callable[[str], str | None] = read_text) -> int:
@@ -123,8 +129,11 @@ def stream_bytes(read: Callable[[str], str | None] = read_text) -> int:
     return max(2, min(wanted, 1024 * _MIB) // _SLICE_BYTES) * _SLICE_BYTES
 
 
-def _read_bandwidth(pool: Pool, seconds: float) -> float:
-    """Bytes a second. Which pattern is best differs between processors: all are tried."""
+def _read_bandwidth(pool: Pool, seconds: float) -> tuple[float, float]:
+    """Bytes a second, at best and in the median of the best pattern.
+
+    Which pattern is best differs between processors: all are tried.
+    """
     data = aligned(stream_bytes() // 4, np.int32, huge_pages=True)  # 4 KB pages cost 5 %
     data[:] = 1  # pages that were never written are all the same page
     out = aligned(16 * pool.num_threads, np.int32)
@@ -138,8 +147,9 @@ def _read_bandwidth(pool: Pool, seconds: float) -> float:
         arguments = [(part, chunks, out, CLAIM_COUNTER) for part in slices]
         programs.append([Program(pool, [Operation(code, a)]) for a in arguments])
     # A slice comes round again only after all others were read: by then no cache has it.
-    runs = [program.run for pattern in programs for program in pattern]
-    return _SLICE_BYTES / _best_seconds(runs, seconds)
+    times = [_run_times([p.run for p in pattern], seconds / len(programs)) for pattern in programs]
+    best, middle = min(map(min, times)), min(map(median, times))
+    return _SLICE_BYTES / best, _SLICE_BYTES / middle
 
 
 def _fma_peak(pool: Pool, seconds: float) -> float:
@@ -165,11 +175,16 @@ def _num_chains(isa: Isa) -> int:
 
 def _best_seconds(runs: Sequence[Callable[[], None]], seconds: float) -> float:
     """The shortest of all, run in turn for `seconds` and at least `_FEWEST_RUNS` times."""
-    best, count, end = float("inf"), 0, time.perf_counter() + seconds
-    while count < _FEWEST_RUNS or time.perf_counter() < end:
-        run = runs[count % len(runs)]
+    return min(_run_times(runs, seconds))
+
+
+def _run_times(runs: Sequence[Callable[[], None]], seconds: float) -> list[float]:
+    """Seconds of each run, in turn for `seconds` and at least `_FEWEST_RUNS` times."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < _FEWEST_RUNS or time.perf_counter() < end:
+        run = runs[len(times) % len(runs)]
         begin = time.perf_counter()
         run()
-        best = min(best, time.perf_counter() - begin)
-        count += 1
-    return best
+        times.append(time.perf_counter() - begin)
+    return times

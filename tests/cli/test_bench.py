@@ -17,7 +17,9 @@ ISSUE_KEYS = (
 @pytest.fixture(autouse=True)
 def _known_roof(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = pytest.importorskip("jit_kernels.bench")
-    roof = SimpleNamespace(read_bandwidth_gbs=2e-5, fma_peak_gflops=3.0)
+    roof = SimpleNamespace(
+        read_bandwidth_gbs=3e-5, sustained_bandwidth_gbs=2e-5, fma_peak_gflops=3.0
+    )
     monkeypatch.setattr(bench, "measure_roof", lambda threads: roof)
 
 
