@@ -21,6 +21,7 @@ __all__ = [
     "parse_json_object",
     "read_bytes_at",
     "read_json_object",
+    "token_ids",
     "write_atomically",
     "write_json",
 ]
@@ -115,8 +116,20 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def token_ids(value: object, origin: str) -> list[int]:
+    """Return token ids given as none, one or a list of them. Raises CheckpointError."""
+    listed = cast("list[object]", value) if isinstance(value, list) else [value]
+    ids = [each for each in listed if isinstance(each, int) and not isinstance(each, bool)]
+    if value is not None and (len(ids) != len(listed) or min(ids, default=0) < 0):
+        raise CheckpointError(f"{origin} is {value!r:.100}; expected token ids, integers from 0")
+    return ids
+
+
 def write_json(path: Path, content: Mapping[str, object], *, indent: int | None = 2) -> None:
-    """Write a JSON object atomically, in UTF-8; `indent` None for what nobody reads."""
+    """Write a JSON object atomically, in UTF-8; `indent` None for what nobody reads.
+
+    Half a surrogate pair, which UTF-8 cannot hold, stays the escape that it was in its file.
+    """
     separators = (",", ":") if indent is None else None
     text = json.dumps(content, ensure_ascii=False, indent=indent, separators=separators) + "\n"
-    write_atomically(path, text.encode("utf-8"))
+    write_atomically(path, text.encode("utf-8", "backslashreplace"))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.hub.files import token_ids
 from dashinfer_lab.hub.gguf_config import token_text
 
 __all__ = ["generation_config", "tokenizer_config", "tokenizer_json"]
@@ -30,7 +31,7 @@ def tokenizer_json(metadata: Mapping[str, object]) -> dict[str, object]:
     Raises UnsupportedModelError for a tokenizer of another kind, CheckpointError for a damaged one.
     """
     kind, pre = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "gpt-2")
-    if kind != "gpt2" or pre not in _PRE_TOKENIZERS:
+    if kind != "gpt2" or not isinstance(pre, str) or pre not in _PRE_TOKENIZERS:
         raise UnsupportedModelError(
             f"the GGUF tokenizer {kind!r} with pre-tokenizer {pre!r} is not supported; byte-level "
             f"BPE ('gpt2') with {', '.join(sorted(_PRE_TOKENIZERS))} is. Use the model's "
@@ -56,7 +57,7 @@ def tokenizer_json(metadata: Mapping[str, object]) -> dict[str, object]:
         "normalizer": None,
         "pre_tokenizer": {
             "type": "Sequence",
-            "pretokenizers": [*_PRE_TOKENIZERS[cast("str", pre)], byte_level],
+            "pretokenizers": [*_PRE_TOKENIZERS[pre], byte_level],
         },
         "post_processor": _post_processor(metadata, vocab),
         "decoder": byte_level | {"add_prefix_space": True},
@@ -106,8 +107,9 @@ def generation_config(metadata: Mapping[str, object]) -> dict[str, object]:
         token_id = metadata.get(f"tokenizer.ggml.{theirs}_token_id")
         if token_id is not None:
             config[f"{ours}_token_id"] = token_id
-    ends = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
-    config["eos_token_id"] = list(dict.fromkeys(end for end in ends if end is not None))
+    keys = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]
+    ends = [end for key in keys for end in token_ids(metadata.get(key), f"the GGUF's {key}")]
+    config["eos_token_id"] = list(dict.fromkeys(ends))
     return config
 
 

@@ -9,7 +9,7 @@ rope theta 10000, hidden_act silu, no biases, head not tied.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import cast
 
@@ -20,6 +20,8 @@ __all__ = ["model_config"]
 
 _ARCHITECTURES = {"LlamaForCausalLM": "llama"}
 _SIZE_LIMIT = 1 << 24
+_LAYER_LIMIT = 1 << 12
+_ROPE_TABLE_LIMIT = 1 << 27  # elements: a million positions with heads of 128
 _NO_SCALING = ("default", "none")
 
 
@@ -39,17 +41,24 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
             f"num_attention_heads {num_heads} is not divisible by num_key_value_heads "
             f"{num_kv_heads}"
         )
+    head_dim = _head_dim(config, hidden_size, num_heads)
+    context_length = _size(config, "max_position_embeddings", 2048)
+    if context_length * head_dim > _ROPE_TABLE_LIMIT:
+        raise UnsupportedModelError(
+            f"max_position_embeddings {context_length} with heads of {head_dim} needs too large a "
+            f"table of positions; lower it to {_ROPE_TABLE_LIMIT // head_dim} or less"
+        )
     return ModelConfig(
         model_type=model_type,
         vocab_size=_size(config, "vocab_size"),
         hidden_size=hidden_size,
         intermediate_size=_size(config, "intermediate_size"),
-        num_layers=_size(config, "num_hidden_layers"),
+        num_layers=_size(config, "num_hidden_layers", limit=_LAYER_LIMIT),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
-        head_dim=_head_dim(config, hidden_size, num_heads),
+        head_dim=head_dim,
         norm_eps=_positive(config, "rms_norm_eps", 1e-6),
-        context_length=_size(config, "max_position_embeddings", 2048),
+        context_length=context_length,
         rope=_rope(config),
         tie_word_embeddings=_switch(config, "tie_word_embeddings"),
         attention_bias=_switch(config, "attention_bias"),
@@ -65,7 +74,7 @@ def _model_type(config: Mapping[str, object]) -> str:
     supported = ", ".join(_ARCHITECTURES)
     if not names and stated in _ARCHITECTURES.values():
         return str(stated)
-    if len(names) != 1 or names[0] not in _ARCHITECTURES:
+    if len(names) != 1 or str(names[0]) not in _ARCHITECTURES:
         named = names or [stated]
         raise UnsupportedModelError(
             f"architecture {', '.join(map(str, named))} is not supported; supported: {supported}"
@@ -148,16 +157,17 @@ def _mapping(config: Mapping[str, object], key: str) -> Mapping[str, object]:
     return cast("Mapping[str, object]", value)
 
 
-def _size(config: Mapping[str, object], key: str, default: int | None = None) -> int:
+def _size(
+    config: Mapping[str, object], key: str, default: int | None = None, limit: int = _SIZE_LIMIT
+) -> int:
     value = config.get(key)
     if value is None:
         value = default
     if value is None:
         raise CheckpointError(f"the model's config has no {key}")
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _SIZE_LIMIT:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
         raise CheckpointError(
-            f"{key} is {value!r:.100} in the model's config; expected an integer from 1 to "
-            f"{_SIZE_LIMIT}"
+            f"{key} is {value!r:.100} in the model's config; expected an integer from 1 to {limit}"
         )
     return value
 
@@ -166,7 +176,12 @@ def _positive(config: Mapping[str, object], key: str, default: float) -> float:
     value = config.get(key)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+    # An integer may be too large for a float.
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not 0 < value <= sys.float_info.max
+    ):
         raise CheckpointError(f"{key} is {value!r:.100}; expected a positive finite number")
     return float(value)
 

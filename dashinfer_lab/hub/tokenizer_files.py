@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
-from dashinfer_lab.hub.files import confined, read_json_object, write_atomically, write_json
+from dashinfer_lab.hub.files import (
+    confined,
+    read_json_object,
+    token_ids,
+    write_atomically,
+    write_json,
+)
 
 __all__ = ["copy_tokenizer"]
 
@@ -17,7 +22,11 @@ def copy_tokenizer(source: Path, config: Mapping[str, object], directory: Path) 
     `config` is the model's. Without a tokenizer.json, generation_config.json alone is written.
     """
     generation = _optional(source, "generation_config.json")
-    ends = _listed(config.get("eos_token_id")) + _listed(generation.get("eos_token_id"))
+    ends = [
+        end
+        for name, found in (("config", config), ("generation_config", generation))
+        for end in token_ids(found.get("eos_token_id"), f"{source / name}.json: eos_token_id")
+    ]
     generation["eos_token_id"] = list(dict.fromkeys(ends))
     if "bos_token_id" in config:
         generation.setdefault("bos_token_id", config["bos_token_id"])
@@ -36,9 +45,3 @@ def copy_tokenizer(source: Path, config: Mapping[str, object], directory: Path) 
 def _optional(directory: Path, name: str) -> dict[str, object]:
     path = confined(directory, name)
     return read_json_object(path) if path.is_file() else {}
-
-
-def _listed(ids: object) -> list[object]:
-    if isinstance(ids, list):
-        return cast("list[object]", ids)
-    return [] if ids is None else [ids]

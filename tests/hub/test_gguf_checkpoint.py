@@ -11,6 +11,7 @@ from gguf.quants import dequantize, quantize
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub import GgufCheckpoint, model_config, open_checkpoint
+from dashinfer_lab.hub.gguf_tokenizer import generation_config, tokenizer_json
 from dashinfer_lab.tensor import TensorInfo
 from tests.hub.tiny_models import (
     HEAD_DIM,
@@ -131,6 +132,13 @@ def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:
         pytest.raises(UnsupportedModelError, match="qwen2"),
     ):
         model_config(checkpoint.config)
+
+
+def test_a_tokenizer_of_nonsense_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedModelError, match=r"pre-tokenizer \[\] is not supported"):
+        tokenizer_json({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": []})
+    with pytest.raises(CheckpointError, match=r"eot_token_id is \['a'\]; expected token ids"):
+        generation_config({"tokenizer.ggml.eot_token_id": ["a"]})
 
 
 def test_a_tensor_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -80,6 +80,9 @@ def test_the_model_type_alone_is_enough() -> None:
         ({"pretraining_tp": 2}, "pretraining_tp"),
         ({"sliding_window": 4096}, "sliding_window"),
         ({"head_dim": 15}, "head_dim 15"),
+        ({"max_position_embeddings": 1 << 24}, "lower it to 8388608 or less"),
+        ({"architectures": [["LlamaForCausalLM"]]}, "is not supported"),
+        ({"architectures": [{}]}, "is not supported"),
     ],
     ids=str,
 )
@@ -110,6 +113,8 @@ def test_a_size_that_makes_no_sense_is_named(key: str, value: object) -> None:
         ({"head_dim": -16}, "head_dim"),
         ({"max_position_embeddings": "long"}, "max_position_embeddings"),
         ({"rms_norm_eps": 0}, "rms_norm_eps"),
+        ({"rms_norm_eps": 10**400}, "rms_norm_eps"),
+        ({"num_hidden_layers": 4097}, "integer from 1 to 4096"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
         ({"rope_theta": float("inf")}, "rope_theta"),
         ({"rope_theta": True}, "rope_theta"),

@@ -213,6 +213,30 @@ def test_tokenizer_files_are_copied_with_template_and_every_eos(tmp_path: Path) 
     assert (target / "tokenizer.json").read_text() == '{"model": {}}'
 
 
+@pytest.mark.parametrize("ends", [[[]], {}, "</s>", -1, True, [None], 1.5], ids=repr)
+@pytest.mark.parametrize("name", ["config.json", "generation_config.json"])
+def test_an_end_that_is_no_token_id_is_refused(tmp_path: Path, name: str, ends: object) -> None:
+    write_safetensors(tmp_path)
+    path = tmp_path / name
+    found = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(found | {"eos_token_id": ends}))
+
+    checkpoint = SafetensorsCheckpoint(tmp_path)
+    with checkpoint, pytest.raises(CheckpointError, match=f"{name}: eos_token_id is"):
+        checkpoint.write_tokenizer(tmp_path / "out")
+
+
+def test_half_a_surrogate_pair_is_copied_as_it_was_written(tmp_path: Path) -> None:
+    write_safetensors(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "\\ud800 \U0001f600"}')
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        checkpoint.write_tokenizer(tmp_path / "out")
+
+    written = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
+    assert written == {"chat_template": "\ud800 \U0001f600"}
+
+
 def test_a_checkpoint_without_a_tokenizer_writes_what_it_has(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model")
     with SafetensorsCheckpoint(tmp_path / "model") as checkpoint:
