@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dashinfer_lab.cache.entries import KINDS, CacheEntry, Usage, list_entries, usage
 from dashinfer_lab.cache.removal import Removed, clear, prune, remove
+from dashinfer_lab.config import cache_root
 
 __all__ = [
     "KINDS",
     "CacheEntry",
     "Removed",
     "Usage",
+    "cache_root",
     "clear",
     "list_entries",
     "prune",

@@ -16,10 +16,13 @@ from typer.main import get_command
 from dashinfer_lab.cli.bench import bench
 from dashinfer_lab.cli.convert import convert
 from dashinfer_lab.cli.info import info
+from dashinfer_lab.cli.models import models
 from dashinfer_lab.cli.output import print_error, print_json
 from dashinfer_lab.cli.pull import pull
 from dashinfer_lab.cli.quickstart import quickstart
 from dashinfer_lab.cli.run import run
+from dashinfer_lab.cli.show import show
+from dashinfer_lab.cli.stored import cache, list_models, rm
 from dashinfer_lab.errors import DashInferLabError
 from jit_kernels.errors import JitKernelsError
 
@@ -39,8 +42,9 @@ def build() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (info, quickstart, pull, convert, run, bench):
+    for command in (info, quickstart, pull, convert, run, bench, show, models, rm, cache):
         app.command()(command)
+    app.command("list")(list_models)
 
     @app.callback(invoke_without_command=False)
     def root() -> None:  # pyright: ignore[reportUnusedFunction]  # the decorator registers it

@@ -12,7 +12,8 @@ Model = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="Directory (checkpoint or converted), GGUF file, or smollm2-135m.",
+        help="Directory (checkpoint or converted), GGUF file, ModelScope id (owner/name), "
+        "hf:owner/name, or smollm2-135m.",
     ),
 ]
 Weights = Annotated[

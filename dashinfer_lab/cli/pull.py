@@ -1,4 +1,4 @@
-"""`dashinfer-lab pull`: fetch a model once, so that later commands find it in the cache."""
+"""`dashinfer-lab pull`: fetch a model, so that later commands find it in the cache."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["pull"]
 
 
 def pull(model: Model, as_json: AsJson = False) -> None:
-    """Fetch MODEL into the cache and print where it lies."""
+    """Fetch MODEL into the cache, or what changed since, and print where it lies."""
     from dashinfer_lab.hub import resolve
 
     with fetch_bar() as progress:
-        path = resolve(model, progress)
+        path = resolve(model, progress, refresh=True)
     if as_json:
         print_json({"model": model, "path": str(path)})
     else:

@@ -2,9 +2,18 @@
 
 from dashinfer_lab.models.registry import (
     ModelFunction,
+    SupportedModel,
     build_graph,
+    describe_models,
     register,
     supported_models,
 )
 
-__all__ = ["ModelFunction", "build_graph", "register", "supported_models"]
+__all__ = [
+    "ModelFunction",
+    "SupportedModel",
+    "build_graph",
+    "describe_models",
+    "register",
+    "supported_models",
+]

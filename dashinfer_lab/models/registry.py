@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -11,12 +12,30 @@ from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.graph import GraphBuilder, ModelGraph, Value
 from dashinfer_lab.quantize import Scheme
 
-__all__ = ["ModelFunction", "build_graph", "register", "supported_models"]
+__all__ = [
+    "ModelFunction",
+    "SupportedModel",
+    "build_graph",
+    "describe_models",
+    "register",
+    "supported_models",
+]
 
 ModelFunction = Callable[[GraphBuilder, ModelConfig], Value]
 
 _MODELS: dict[str, ModelFunction] = {}
 _NOT_MODELS = {"__init__", "registry"}
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedModel:
+    """An architecture, as a table of what is supported shows it."""
+
+    model_type: str
+    """`model_type` of its config.json."""
+    architecture: str
+    """`architectures` of its config.json."""
+    description: str
 
 
 def register(model_type: str) -> Callable[[ModelFunction], ModelFunction]:
@@ -33,6 +52,21 @@ def supported_models() -> tuple[str, ...]:
     """Return every `model_type` that can be built: the file names of this package."""
     files = Path(__file__).parent.glob("*.py")
     return tuple(sorted(file.stem for file in files if file.stem not in _NOT_MODELS))
+
+
+def describe_models() -> tuple[SupportedModel, ...]:
+    """Return every architecture as its own file introduces it: "Name (paper; Hugging Face Class)".
+
+    Line 1 of a model's file is a table's row, so that no list beside it can be out of date.
+    """
+    return tuple(_described(model_type) for model_type in supported_models())
+
+
+def _described(model_type: str) -> SupportedModel:
+    module = import_module(f"dashinfer_lab.models.{model_type}")
+    first = (module.__doc__ or "").splitlines()[0].partition("; knows")[0]
+    description, _, architecture = first.rstrip(").").rpartition("; Hugging Face ")
+    return SupportedModel(model_type, architecture, f"{description})")
 
 
 def build_graph(config: ModelConfig, scheme: Scheme) -> ModelGraph:

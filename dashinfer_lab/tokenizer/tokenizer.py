@@ -118,6 +118,11 @@ class Tokenizer:
         prefix = self._prefix_ids
         return ids if ids[: len(prefix)] == prefix else prefix + ids
 
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the model says how a chat is laid out."""
+        return self._definition.chat_template is not None
+
     @cached_property
     def _template(self) -> ChatTemplate:
         definition = self._definition
