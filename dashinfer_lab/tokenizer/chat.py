@@ -74,6 +74,8 @@ def check_messages(messages: object) -> None:
         turn = cast("Mapping[object, object]", message)
         if not isinstance(turn.get("role"), str):
             raise RequestError(f"message {index} has no role; give one, such as 'user'")
+        if turn.get("content") is None and turn.get("role") != "assistant":
+            raise RequestError(f"message {index} has no content; give it a text")
         if not isinstance(turn.get("content"), str | None):
             kind = type(turn.get("content")).__name__
             raise RequestError(f"the content of message {index} is a {kind}, not text")

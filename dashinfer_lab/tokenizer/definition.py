@@ -59,15 +59,18 @@ def read_definition(directory: Path) -> TokenizerDefinition:
     bos_ids = [_ids(found.get("bos_token_id"), directory) for found in model_configs]
     first_bos = next((ids[0] for ids in bos_ids if ids), None)
     additional = config.get("additional_special_tokens") or config.get("extra_special_tokens")
+    named, others = dict(_named_tokens(config)), tuple(_texts(additional))
+    template = _chat_template(directory, config)
+    _check_unicode(directory, [*named.values(), *others, template or ""])
     return TokenizerDefinition(
         directory,
         tokenizer.get("decoder"),
         bool(model.get("byte_fallback")),
-        dict(_named_tokens(config)),
-        tuple(_texts(additional)),
+        named,
+        others,
         None if has_config else first_bos,
         frozenset(i for found in model_configs for i in _ids(found.get("eos_token_id"), directory)),
-        _chat_template(directory, config),
+        template,
     )
 
 
@@ -81,6 +84,23 @@ def _read_object(path: Path) -> dict[str, object]:
     if not isinstance(parsed, dict):
         raise TokenizerError(f"{path} holds a {type(parsed).__name__}, not a JSON object")
     return cast("dict[str, object]", parsed)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    """Return a JSON object, or an empty one for anything else."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _check_unicode(directory: Path, texts: Iterable[str]) -> None:
+    """Refuse half a surrogate pair: JSON can spell one, a tokenizer cannot take it."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TokenizerError(
+                f"{directory}: {text!r:.80} in tokenizer_config.json is no valid Unicode text. "
+                "Download it again."
+            ) from error
 
 
 def _named_tokens(config: Mapping[str, object]) -> Iterable[tuple[str, str]]:
@@ -124,8 +144,8 @@ def _chat_template(directory: Path, config: Mapping[str, object]) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace")
     found = config.get("chat_template")
     if isinstance(found, list):
-        entries = cast("list[dict[str, object]]", found)
-        named = {entry.get("name"): entry.get("template") for entry in entries}
+        entries = [_mapping(entry) for entry in cast("list[object]", found)]
+        named = {str(entry.get("name")): entry.get("template") for entry in entries}
         found = named.get("default", next(iter(named.values()), None))
     if found is not None and not isinstance(found, str):
         raise TokenizerError(f"{directory}: chat_template is a {type(found).__name__}, not text")
@@ -138,10 +158,10 @@ def _check_added_tokens(directory: Path, vocab: object, added: object) -> None:
         return
     id_of = cast("dict[str, object]", vocab)
     text_of = {token_id: text for text, token_id in id_of.items() if isinstance(token_id, int)}
-    for entry in cast("list[dict[str, object]]", added):
-        token_id, content = entry.get("id"), entry.get("content")
+    for entry in cast("list[object]", added):
+        token_id, content = _mapping(entry).get("id"), _mapping(entry).get("content")
         if not isinstance(token_id, int) or not isinstance(content, str):
-            raise TokenizerError(f"{directory}: the added token {entry} needs an id and a content")
+            raise TokenizerError(f"{directory}: the added token {entry!r:.80} needs id and content")
         base_id, base_text = id_of.get(content, token_id), text_of.get(token_id, content)
         if base_id != token_id or base_text != content:
             raise TokenizerError(

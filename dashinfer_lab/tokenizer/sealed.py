@@ -16,7 +16,7 @@ import secrets
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
-from dashinfer_lab.errors import TokenizerError
+from dashinfer_lab.errors import RequestError, TokenizerError
 
 __all__ = ["SealedEncoder"]
 
@@ -59,10 +59,16 @@ class SealedEncoder:
         return value
 
     def encode(self, rendered: str) -> list[int]:
-        """Return the ids of a text rendered from guarded messages; adds no BOS."""
+        """Return the ids of a text rendered from guarded messages; adds no BOS.
+
+        Raises RequestError for what is not text.
+        """
         sealed = self._replace(rendered, self._seal_nonce)
         text = self._mark_pattern.sub(lambda mark: self._protected[_index_of(mark[1])], sealed)
-        return self._twin.encode(text, add_special_tokens=False).ids
+        try:
+            return self._twin.encode(text, add_special_tokens=False).ids
+        except TypeError as error:
+            raise RequestError(f"cannot encode {text!r:.80}: not valid Unicode text") from error
 
     def _replace(self, text: str, nonce: str) -> str:
         """Replace protected texts; other added tokens win where they are longer, as in encoding."""

@@ -54,7 +54,10 @@ class Tokenizer:
         path = Path(directory) / "tokenizer.json"
         try:
             loaded = Loader.from_buffer(path.read_bytes())
-        except Exception as error:  # the library raises bare Exception
+            loaded.encode("a")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises bare Exception, or panics
             raise TokenizerError(f"{path} cannot be loaded: {error}") from error
         loaded.no_truncation()
         loaded.no_padding()

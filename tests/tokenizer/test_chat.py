@@ -139,6 +139,8 @@ def test_any_kind_of_tokenizer_can_be_guarded(maker: Any, tmp_path: Path) -> Non
         [3],
         [{}],
         [{"content": "x"}],
+        [{"role": "user"}],
+        [{"role": "system", "content": None}],
         [{"role": 3, "content": "x"}],
         user(3),
         user([1]),

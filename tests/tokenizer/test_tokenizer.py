@@ -105,6 +105,41 @@ def test_a_damaged_tokenizer_file_is_refused(directory: Path, content: bytes) ->
         Tokenizer.load(directory)
 
 
+@pytest.mark.parametrize("added", [[1], [None], ["<s>"], [[]], [{"id": "1", "content": "<s>"}]])
+def test_an_added_token_that_is_none_is_refused(directory: Path, added: list[object]) -> None:
+    edit(directory / "tokenizer.json", added_tokens=added)
+
+    with pytest.raises(TokenizerError, match="needs id and content"):
+        Tokenizer.load(directory)
+
+
+def test_a_tokenizer_that_panics_is_refused(directory: Path) -> None:
+    processor = json.loads((directory / "tokenizer.json").read_text())["post_processor"]
+    processor["single"][0]["SpecialToken"]["id"] = ""
+    edit(directory / "tokenizer.json", post_processor=processor)
+
+    with pytest.raises(TokenizerError, match="cannot be loaded"):
+        Tokenizer.load(directory)
+
+
+@pytest.mark.parametrize("role", ["bos_token", "eos_token", "chat_template"])
+def test_half_a_surrogate_pair_is_refused(directory: Path, role: str) -> None:
+    edit(directory / "tokenizer_config.json", **{role: "\ud800"})
+
+    with pytest.raises(TokenizerError, match="no valid Unicode"):
+        Tokenizer.load(directory)
+
+
+@pytest.mark.parametrize("templates", [[1], [None], [{"name": []}], [["default"]]])
+def test_a_list_of_templates_that_are_none_is_no_template(
+    directory: Path, templates: list[object]
+) -> None:
+    edit(directory / "tokenizer_config.json", chat_template=templates)
+
+    with pytest.raises(TokenizerError, match="no chat template"):
+        Tokenizer.load(directory).encode_chat([{"role": "user", "content": "hello"}])
+
+
 def test_a_directory_without_a_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match=r"no tokenizer\.json"):
         Tokenizer.load(tmp_path)
