@@ -137,6 +137,7 @@ class CompiledRunner:
             num_tokens=int(self.inputs.num_tokens[0]),
             op_seconds=profile.seconds,
             input_seconds=filled - begin,
+            compute_seconds=computed - filled,
             result_seconds=end - computed,
             wall_seconds=end - begin,
         )

@@ -51,7 +51,10 @@ class PhaseProfile:
     def coverage(self) -> float:
         """Share of the wall time that the rows explain."""
         explained = sum(
-            step.input_seconds + step.result_seconds + float(step.op_seconds.sum())
+            step.input_seconds
+            + float(step.op_seconds.sum())
+            + step.join_seconds
+            + step.result_seconds
             for step in self.steps
         )
         return explained / self.wall_seconds if self.steps else 1.0
@@ -59,6 +62,11 @@ class PhaseProfile:
     def by_operator(self) -> list[ProfileRow]:
         """A row for each kernel, the costliest first."""
         return self._rows(lambda label: label.kernel)
+
+    def forward_rows(self) -> list[ProfileRow]:
+        """Every kernel and what the step adds around them, the costliest first."""
+        rows = [*self.by_operator(), self.join_row(), self.results_row()]
+        return sorted(rows, key=lambda row: -row.total_ms)
 
     def by_layer(self) -> list[ProfileRow]:
         """A row for each layer in order, then what lies outside."""
@@ -72,6 +80,10 @@ class PhaseProfile:
     def inputs_row(self) -> ProfileRow:
         """Laying out tokens, page tables and attention's work list."""
         return self._row("step_inputs", np.array([step.input_seconds for step in self.steps]))
+
+    def join_row(self) -> ProfileRow:
+        """Waking the workers and waiting for the last of them."""
+        return self._row("fork_join", np.array([step.join_seconds for step in self.steps]))
 
     def results_row(self) -> ProfileRow:
         """Reading tokens and logits back."""
@@ -128,7 +140,7 @@ class OpProfile:
                 "coverage": phase.coverage,
                 "reshape": [asdict(phase.inputs_row())],
                 "alloc": [],
-                "forward": [asdict(row) for row in (*phase.by_operator(), phase.results_row())],
+                "forward": [asdict(row) for row in phase.forward_rows()],
                 "layers": [asdict(row) for row in phase.by_layer()],
             }
             for phase in self.phases

@@ -25,12 +25,16 @@ class OpLabel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTimes:
-    """Seconds of one step: of each operation, of laying out inputs, of reading results, of all."""
+    """Seconds of one step, all of it and its parts.
+
+    join_seconds: waking the workers and waiting for the last.
+    """
 
     phase: Phase
     num_tokens: int
     op_seconds: NDArray[np.float64]
     input_seconds: float
+    join_seconds: float
     result_seconds: float
     wall_seconds: float
 
@@ -49,11 +53,20 @@ class ProfileRecorder:
         num_tokens: int,
         op_seconds: NDArray[Any],
         input_seconds: float,
+        compute_seconds: float,
         result_seconds: float,
         wall_seconds: float,
     ) -> None:
-        """Take in a step."""
+        """Take in a step; `compute_seconds` is the foreign call that ran all operations."""
         seconds = np.array(op_seconds, np.float64)
         self.steps.append(
-            StepTimes(phase, num_tokens, seconds, input_seconds, result_seconds, wall_seconds)
+            StepTimes(
+                phase=phase,
+                num_tokens=num_tokens,
+                op_seconds=seconds,
+                input_seconds=input_seconds,
+                join_seconds=max(0.0, compute_seconds - float(seconds.sum())),
+                result_seconds=result_seconds,
+                wall_seconds=wall_seconds,
+            )
         )

@@ -29,10 +29,9 @@ def _phase(phase: PhaseProfile) -> Iterator[str]:
         f"{phase.wall_seconds * 1e3:.2f} ms, {rate:.1f} tokens/s, "
         f"{phase.coverage:.1%} accounted for ==="
     )
-    forward = sorted((*phase.by_operator(), phase.results_row()), key=lambda row: -row.total_ms)
     yield from _section("reshape", [phase.inputs_row()])
     yield from _section("alloc", [])
-    yield from _section("forward", forward)
+    yield from _section("forward", phase.forward_rows())
     yield from _section("layers", phase.by_layer())
 
 

@@ -53,6 +53,13 @@ def test_rows_add_up_to_the_operators_time(profile: OpProfile) -> None:
         assert all(row.total_ms == pytest.approx(row.ave_ms * row.count) for row in rows)
 
 
+def test_the_rows_account_for_the_whole_step(profile: OpProfile) -> None:
+    for phase in profile.phases:
+        assert 0.97 <= phase.coverage <= 1.001
+        shares = sum(row.percentage for row in (phase.inputs_row(), *phase.forward_rows()))
+        assert shares == pytest.approx(100 * phase.coverage)
+
+
 def test_the_report_has_dashinfers_sections_and_columns(profile: OpProfile) -> None:
     text = str(profile)
 
@@ -69,7 +76,8 @@ def test_the_data_is_that_of_the_report(profile: OpProfile) -> None:
 
     assert set(data) == {"prefill", "decode"}
     assert data["decode"]["steps"] == 4
-    assert data["decode"]["forward"][0]["opname"] == profile.decode.by_operator()[0].opname
+    rows = profile.decode.forward_rows()
+    assert [row["opname"] for row in data["decode"]["forward"]] == [row.opname for row in rows]
 
 
 def test_a_profiled_answer_is_the_same_answer(llm: LLM) -> None:
