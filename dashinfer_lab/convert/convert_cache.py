@@ -41,7 +41,9 @@ def converted(source: Path, scheme: Scheme | str, progress: Progress | None = No
 def _directory_for(source: Path, scheme: Scheme) -> Path:
     """Name the directory after the model, for people, and after all it depends on."""
     key = conversion_identity(str(source), _fingerprint(source), scheme)
-    name = re.sub(r"[^\w.-]+", "_", f"{source.stem}-{scheme}")
+    is_snapshot = source.parent.name == "snapshots"  # its own name is a revision
+    model = source.parent.parent.name if is_snapshot else source.stem
+    name = re.sub(r"[^\w.-]+", "_", f"{model}-{scheme}")
     return cache_root() / "conversions" / f"{name}-{key[:12]}"
 
 

@@ -78,7 +78,7 @@ def _fetched(model: HubId, progress: Progress | None, *, refresh: bool) -> Path:
         hint = _near(str(model))
         if not hint:
             raise
-        raise type(error)(f"{error}{hint}") from error
+        raise type(error)(f"{str(error).rstrip('.')}{hint}") from error
 
 
 def _near(text: str) -> str:

@@ -315,3 +315,17 @@ def test_a_directory_of_the_same_name_comes_first(
 
     assert resolve(MODEL) == Path(MODEL)
     assert hub.requests == 0
+
+
+def test_a_model_runs_by_its_id_and_its_conversion_bears_its_name(hub: LoopbackHub) -> None:
+    from dashinfer_lab import LLM, SamplingParams
+
+    params = SamplingParams(temperature=0, max_tokens=3, ignore_eos=True)
+    for _ in range(2):
+        with LLM(MODEL, weights="fp32", threads=1) as llm:
+            (output,) = llm.generate([{"prompt_token_ids": [5, 6, 7]}], params)
+            assert len(output.outputs[0].token_ids) == 3
+            assert llm.artifact.directory.name.startswith("lab--tiny-fp32-")
+            assert llm.artifact.metadata["source"] == MODEL
+
+    assert [name for name, _ in hub.asked].count(WEIGHTS) == 1
