@@ -108,8 +108,8 @@ def _translated(error: Exception, model: HubId) -> Exception:
 def _unreachable(model: HubId, hub: str, error: BaseException) -> str:
     return (
         f"{model} is not complete in the cache, and {hub} does not answer "
-        f"({type(error).__name__}). Check the network, or set HF_ENDPOINT to a mirror; what was fetched is kept, and the "
-        f"next try goes on from there. {WAY_OUT}."
+        f"({type(error).__name__}). Check the network, or set HF_ENDPOINT to a mirror; "
+        f"what was fetched is kept, and the next try goes on from there. {WAY_OUT}."
     )
 
 

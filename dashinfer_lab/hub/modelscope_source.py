@@ -168,8 +168,8 @@ def _translated(error: Exception, model: HubId, config: HubConfig) -> Exception:
 def _unreachable(model: HubId, hub: str | None, error: BaseException) -> str:
     return (
         f"{model} is not complete in the cache, and {hub} does not answer "
-        f"({type(error).__name__}). Check the network, or MODELSCOPE_ENDPOINT; what was fetched is kept, and the next try "
-        f"goes on from there. {WAY_OUT}."
+        f"({type(error).__name__}). Check the network, or MODELSCOPE_ENDPOINT; "
+        f"what was fetched is kept, and the next try goes on from there. {WAY_OUT}."
     )
 
 
