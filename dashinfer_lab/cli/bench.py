@@ -63,7 +63,7 @@ def rows(report: BenchmarkReport) -> list[tuple[str, str]]:
         ("weights", f"{report.weight_bytes / 1e6:.1f} MB"),
         (
             "read bandwidth",
-            f"{report.read_bandwidth_gbs:.1f} GB/s measured, {report.best_bandwidth_gbs:.1f} at best",
+            f"{report.read_bandwidth_gbs:.1f} GB/s, {report.best_bandwidth_gbs:.1f} at best",
         ),
         ("FMA peak", f"{report.fma_peak_gflops:.0f} GFLOP/s measured"),
         ("bandwidth used by decode", f"{100 * report.bandwidth_fraction:.0f} %"),
