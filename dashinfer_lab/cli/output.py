@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 __all__ = ["one_line", "print_error", "print_json", "print_rows", "remark"]
 
@@ -31,7 +32,8 @@ def print_error(error: BaseException, *, as_json: bool) -> None:
     """Write `error` as one line on stderr, and as the JSON object of stdout where asked."""
     remark(f"error: {one_line(error)}")
     if as_json:
-        print_json({"error": {"type": type(error).__name__, "message": one_line(error)}})
+        with suppress(OSError):  # stdout may be what failed
+            print_json({"error": {"type": type(error).__name__, "message": one_line(error)}})
 
 
 def one_line(error: BaseException) -> str:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import importlib.abc
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import dashinfer_lab
+import dashinfer_lab.cli
 from dashinfer_lab.cli import main
 from dashinfer_lab.errors import CheckpointError
 from jit_kernels.errors import IsaError
@@ -88,6 +91,35 @@ def test_an_interrupt_exits_with_130(
     assert ended.code == 130
     assert "interrupted" in ended.err
     assert made[0].closed
+
+
+def test_an_interrupt_while_the_commands_are_loaded_exits_with_130(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Interrupted(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "dashinfer_lab.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "dashinfer_lab.cli.app", raising=False)
+    monkeypatch.delattr(dashinfer_lab.cli, "app", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+
+    assert main(["info"]) == 130
+
+
+def test_an_error_is_told_though_stdout_is_full() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "dashinfer_lab", "pull", "no such model", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "no such model" in done.stderr
 
 
 def test_no_command_shows_them_all(shell: Shell) -> None:
