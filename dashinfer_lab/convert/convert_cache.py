@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -58,7 +59,8 @@ def _fingerprint(source: Path) -> str:
             status = path.stat()
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-        digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
+        digest.update(os.fsencode(path.name))
+        digest.update(f" {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

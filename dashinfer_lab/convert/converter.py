@@ -70,7 +70,7 @@ def conversion_identity(source: str, revision: str, scheme: Scheme) -> str:
     """Name what a conversion depends on: the source, the scheme and the converter."""
     version = ".".join(map(str, FORMAT_VERSION))
     text = "\n".join([source, revision, str(scheme), version, __version__])
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _metadata(checkpoint: Checkpoint, graph: ModelGraph) -> dict[str, str]:
@@ -79,13 +79,18 @@ def _metadata(checkpoint: Checkpoint, graph: ModelGraph) -> dict[str, str]:
         "model_type": graph.config.model_type,
         "scheme": str(graph.scheme),
         "group_size": str(graph.scheme.group_size),
-        "source": checkpoint.source,
+        "source": _as_text(checkpoint.source),
         "revision": checkpoint.revision,
         "licence": checkpoint.licence or "",
         "tool_version": __version__,
         "identity": conversion_identity(checkpoint.source, checkpoint.revision, graph.scheme),
         "config": config_to_json(graph.config),
     }
+
+
+def _as_text(name: str) -> str:
+    """Show the bytes of a file's name that are no text as U+FFFD: metadata are text."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _space_needed(graph: ModelGraph) -> int:
@@ -126,5 +131,5 @@ def _write(
         container.finish(complete)
     checkpoint.write_tokenizer(staging)
     if checkpoint.licence:
-        text = f"{checkpoint.source}: licence {checkpoint.licence}, as its files declare.\n"
+        text = f"{metadata['source']}: licence {checkpoint.licence}, as its files declare.\n"
         (staging / "LICENCE_NOTE.txt").write_text(text, encoding="utf-8")

@@ -75,7 +75,7 @@ def _misfits(
             if tuple(info.shape) != weight.shape or info.dtype not in _FLOATS:
                 yield (
                     f"{weight.name} is {list(info.shape)} {info.dtype}, "
-                    f"expected {list(weight.shape)} of a floating type"
+                    f"expected {list(weight.shape)} {' or '.join(sorted(_FLOATS))}"
                 )
 
 

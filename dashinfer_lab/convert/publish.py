@@ -23,6 +23,7 @@ def published(
     `overwrite` replaces artifacts only.
     """
     target = Path(os.path.realpath(expanded(directory)))
+    _require_text(target)
     existing = _complete(target, identity)
     if existing is not None and not overwrite:
         return existing
@@ -47,6 +48,16 @@ def _complete(target: Path, identity: str) -> Artifact | None:
     except ArtifactError:
         return None
     return artifact if artifact.identity == identity else None
+
+
+def _require_text(target: Path) -> None:
+    """Refuse a name of bytes that are no text, which ONNX could not open."""
+    try:
+        str(target).encode()
+    except UnicodeEncodeError as error:
+        raise ConversionError(
+            f"{str(target)!a} is not valid Unicode text; choose another directory"
+        ) from error
 
 
 def _require_replaceable(target: Path, *, overwrite: bool) -> None:

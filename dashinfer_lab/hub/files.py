@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,7 @@ __all__ = [
     "parse_json_object",
     "read_bytes_at",
     "read_json_object",
+    "require_file",
     "token_ids",
     "write_atomically",
     "write_json",
@@ -53,9 +55,16 @@ def confined(directory: Path, name: str) -> Path:
     return target
 
 
+def require_file(path: Path) -> None:
+    """Raise CheckpointError for a pipe or device, at which a reader might wait for ever."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise CheckpointError(f"{path} cannot be read: it is not a file")
+
+
 def read_json_object(path: Path) -> dict[str, object]:
     """Read a file that holds one JSON object. Raises CheckpointError."""
     try:
+        require_file(path)
         if path.stat().st_size > _JSON_LIMIT_BYTES:
             raise CheckpointError(f"{path} is larger than {_JSON_LIMIT_BYTES} bytes: not JSON text")
         text = path.read_bytes()

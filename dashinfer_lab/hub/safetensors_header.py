@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from dashinfer_lab.errors import CheckpointError
-from dashinfer_lab.hub.files import parse_json_object
+from dashinfer_lab.hub.files import parse_json_object, require_file
 from dashinfer_lab.tensor import SAFETENSORS_DTYPES, TensorInfo
 
 __all__ = ["StoredTensor", "parse_safetensors_header", "read_safetensors_header"]
@@ -33,6 +33,7 @@ class StoredTensor:
 def read_safetensors_header(path: Path) -> dict[str, StoredTensor]:
     """Read and check the header of `path`, in the order of the data. Raises CheckpointError."""
     try:
+        require_file(path)
         num_bytes = path.stat().st_size
         with path.open("rb") as file:
             header_bytes = _header_length(file.read(_LENGTH_BYTES), num_bytes, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import namedtuple
 from dataclasses import replace
@@ -12,12 +13,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dashinfer_lab.convert import ConversionProgress
+from dashinfer_lab.convert import Artifact, ConversionProgress, converted
 from dashinfer_lab.convert.converter import convert
 from dashinfer_lab.errors import CheckpointError, ConversionError
 from dashinfer_lab.quantize import Scheme
 from jit_kernels import panels
 from tests.convert.memory_checkpoint import tiny_checkpoint, tiny_config
+from tests.hub.tiny_models import write_safetensors
 
 DOWN = "model.layers.1.mlp.down_proj.weight"
 
@@ -236,3 +238,21 @@ def test_another_revision_or_exemption_is_another_conversion(tmp_path: Path) -> 
 
     assert len(identities) == 3
     assert artifact.tensors[DOWN].dtype == "BF16"
+
+
+def test_a_source_whose_name_is_no_text_converts(tmp_path: Path) -> None:
+    source = tmp_path / os.fsdecode(b"caf\xe9")
+    write_safetensors(source)
+    (source / "README.md").write_text("---\nlicense: mit\n---\n")
+    path = converted(source, "fp32")
+
+    assert Artifact.open(path).metadata["source"] == "caf\ufffd"
+    assert (path / "LICENCE_NOTE.txt").read_text(encoding="utf-8").startswith("caf\ufffd: licence")
+
+
+def test_a_target_whose_name_is_no_text_is_refused(tmp_path: Path) -> None:
+    target = tmp_path / os.fsdecode(b"caf\xe9")
+
+    with pytest.raises(ConversionError, match=r"caf\\udce9' is not valid Unicode text"):
+        convert(tiny_checkpoint(tiny_config()), target, "fp32")
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,17 @@ def test_the_home_of_nobody_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ):
         with pytest.raises(ConfigError, match="home directory in '~no_such_user/model'"):
             use()
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path, name: str) -> None:
+    write_safetensors(tmp_path / "model")
+    path = tmp_path / "model" / name
+    path.unlink()
+    os.mkfifo(path)
+
+    with pytest.raises(CheckpointError, match=f"{name} cannot be read: it is not a file"):
+        open_checkpoint(tmp_path / "model")
 
 
 def test_a_link_to_itself_is_a_missing_file(tmp_path: Path) -> None:
