@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from queue import SimpleQueue
 from typing import Final
 
 from dashinfer_lab.engine.batch import ChunkResult
+from dashinfer_lab.engine.event_queue import EventQueue
 from dashinfer_lab.engine.request import Request, RequestState, Span
 from dashinfer_lab.engine.text_stream import TextStream
 from dashinfer_lab.errors import DashInferLabError, EngineError, TokenizerError
@@ -39,7 +39,7 @@ class GenerationRequest(Request):
         arrival_seconds: float,
     ) -> None:
         super().__init__(request_id, prompt, len(prompt) + max_tokens - 1, arrival_seconds)
-        self.events: Final[SimpleQueue[TokenEvent]] = SimpleQueue()
+        self.events: Final = EventQueue()
         self._params: Final = params
         self._num_prompt_tokens: Final = len(prompt)
         self._max_tokens: Final = max_tokens

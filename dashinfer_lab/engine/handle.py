@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Final
 
+from dashinfer_lab.engine.event_queue import EventQueue
 from dashinfer_lab.engine.mailbox import Mailbox
-from dashinfer_lab.engine.waiting import take
 from dashinfer_lab.errors import NonFiniteError, TokenizerError
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.outputs import CompletionOutput, FinishReason, TokenEvent
@@ -29,7 +28,7 @@ class RequestHandle:
         request_id: int,
         choice: int,
         prompt_token_ids: Sequence[int],
-        events: SimpleQueue[TokenEvent],
+        events: EventQueue,
         mailbox: Mailbox,
         token_text: Callable[[int], str] | None,
     ) -> None:
@@ -71,7 +70,7 @@ class RequestHandle:
                 raise error
             return None
         try:
-            event = take(self._events, timeout)
+            event = self._events.take(timeout)
         except Empty:
             raise TimeoutError(f"request {self.request_id}: no token in {timeout} s") from None
         self._received.append(event)
@@ -91,16 +90,15 @@ class RequestHandle:
 
         An error of this request alone is finish_reason "error"; one of the engine is raised.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            while not self.finished:
-                left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-                self.get(left)
-        except TimeoutError:
-            raise
+            ended = self.finished or self._events.wait_for_end(timeout)
         except BaseException:
             self.cancel()
             raise
+        if not ended:
+            raise TimeoutError(f"request {self.request_id}: not finished in {timeout} s")
+        while not self.finished:
+            self.get()
         error = self._received[-1].error
         if error is not None and not isinstance(error, (NonFiniteError, TokenizerError)):
             raise error

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
 
-__all__ = ["join", "take", "wait_until"]
+__all__ = ["SLICE_SECONDS", "join", "take", "wait_until"]
 
-_SLICE_SECONDS: Final = 0.1
+SLICE_SECONDS: Final = 0.1
 
 T = TypeVar("T")
 
@@ -23,21 +23,21 @@ def take(queue: SimpleQueue[T], timeout: float | None = None) -> T:
     """Take the next item; raises `queue.Empty` after `timeout` seconds."""
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        left = _SLICE_SECONDS if deadline is None else deadline - time.monotonic()
+        left = SLICE_SECONDS if deadline is None else deadline - time.monotonic()
         try:
-            return queue.get(timeout=min(max(left, 0.0), _SLICE_SECONDS))
+            return queue.get(timeout=min(max(left, 0.0), SLICE_SECONDS))
         except Empty:
-            if left <= _SLICE_SECONDS and deadline is not None:
+            if left <= SLICE_SECONDS and deadline is not None:
                 raise
 
 
 def wait_until(condition: threading.Condition, reached: Callable[[], bool]) -> None:
     """Wait for a condition, whose lock is held, to make `reached` true."""
     while not reached():
-        condition.wait(_SLICE_SECONDS)
+        condition.wait(SLICE_SECONDS)
 
 
 def join(thread: threading.Thread) -> None:
     """Wait for a thread to end."""
     while thread.is_alive():
-        thread.join(_SLICE_SECONDS)
+        thread.join(SLICE_SECONDS)

@@ -41,7 +41,7 @@ def generation(request_id: int, prompt: Sequence[int], max_tokens: int) -> Gener
 def tokens(request: GenerationRequest) -> list[int]:
     found: list[int] = []
     while not request.events.empty():
-        token_id = request.events.get().token_id
+        token_id = request.events.take().token_id
         if token_id is not None:
             found.append(token_id)
     return found
