@@ -12,6 +12,7 @@ import typer
 from dashinfer_lab.cli.options import AsJson, Model, Weights
 from dashinfer_lab.cli.output import print_json, remark
 from dashinfer_lab.cli.progress import conversion_bar, fetch_bar
+from dashinfer_lab.errors import ConversionError
 
 __all__ = ["convert"]
 
@@ -25,11 +26,14 @@ def convert(
 ) -> None:
     """Convert MODEL into OUTPUT: an ONNX graph, its weights, the tokenizer."""
     from dashinfer_lab.convert import convert as convert_checkpoint
+    from dashinfer_lab.convert import is_artifact
     from dashinfer_lab.hub import open_checkpoint, resolve
 
     begin = perf_counter()
     with fetch_bar() as fetched:
         source = resolve(model, fetched)
+    if is_artifact(source):
+        raise ConversionError(f"{source} is converted already: give the checkpoint it is made from")
     with closing(open_checkpoint(source)) as checkpoint, conversion_bar() as progress:
         artifact = convert_checkpoint(
             checkpoint, output, weights, progress=progress, overwrite=overwrite

@@ -83,7 +83,8 @@ class ObjectCache:
     def _fall_back_to_memory(self, key: str, content: bytes, error: OSError) -> None:
         _LOG.warning(
             "cannot write compiled kernels to %s (%s): they are kept in memory and compiled "
-            "again by the next process; set JIT_KERNELS_CACHE to a writable directory",
+            "again by the next process; give a writable directory (JIT_KERNELS_CACHE, or the "
+            "cache of the program that uses jit_kernels)",
             self._directory,
             error.strerror or error,
         )

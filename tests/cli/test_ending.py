@@ -145,3 +145,12 @@ def test_the_module_is_the_command() -> None:
 
     assert done.returncode == 0
     assert "quickstart" in done.stdout
+
+
+def test_what_is_converted_already_is_not_converted_again(shell: Shell, tmp_path: Path) -> None:
+    for name in ("model.dimodel", "model.ditensors"):
+        (tmp_path / name).touch()
+    ended = shell("convert", str(tmp_path), str(tmp_path / "out"), "--json")
+
+    assert ended.code == 1
+    assert "is converted already" in json.loads(ended.out)["error"]["message"]
