@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dashinfer_lab.errors import EngineError
+from dashinfer_lab.errors import EngineError, RequestError
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.sampling import SamplingParams
 
@@ -73,6 +73,7 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
     """
     from jit_kernels.bench import measure_roof
 
+    _require_room(plan, llm.config.context_length)
     run = _Runner(llm, plan)
     run.once()  # faults in weights and cache; no roof has touched memory yet
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts KiB
@@ -114,6 +115,16 @@ class _Repetition:
     prefill_tok_s: float
     ttft_s: float
     batch_decode_tok_s: float
+
+
+def _require_room(plan: BenchmarkPlan, context_length: int) -> None:
+    """Refuse at once what would be refused after minutes of work."""
+    longest = max(plan.prompt_tokens + plan.new_tokens, plan.prefill_tokens + 1)
+    if longest > context_length:
+        raise RequestError(
+            f"the benchmark's longest request has {longest} tokens, the context "
+            f"{context_length}: lower prompt_tokens, new_tokens or prefill_tokens"
+        )
 
 
 class _Runner:

@@ -36,7 +36,7 @@ class FakeLLM:
     isa: str = "fake-isa"
     asked: list[tuple[object, SamplingParams]] = field(default_factory=list)
     closed: bool = False
-    config: Any = field(default_factory=lambda: SimpleNamespace(vocab_size=97))
+    config: Any = field(default_factory=lambda: SimpleNamespace(vocab_size=97, context_length=1024))
     made: list[FakeLLM] = field(default_factory=list)
 
     def __enter__(self) -> FakeLLM:

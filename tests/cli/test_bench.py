@@ -68,3 +68,13 @@ def test_a_size_of_nothing_is_wrong_usage(option: str, shell: Shell) -> None:
 
     assert ended.code == 2
     assert option in ended.err
+
+
+def test_a_plan_beyond_the_context_is_refused_before_any_work(
+    made: list[FakeLLM], shell: Shell
+) -> None:
+    ended = shell("bench", "m", "--prompt-tokens", "1000", "--new-tokens", "25", "--json")
+
+    assert ended.code == 1
+    assert "1025 tokens, the context 1024" in json.loads(ended.out)["error"]["message"]
+    assert made[0].asked == []
