@@ -66,28 +66,36 @@ class BenchmarkReport:
 
 
 def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkReport:
-    """Run `plan` on `llm`; the machine's roof is measured before each repetition, and after all.
+    """Run `plan` on `llm`, and measure the machine's roof just before and after decoding.
 
     On a shared machine bandwidth drifts within seconds, so each repetition is held against the
     mean of the two measurements around it, and medians are reported.
     """
-    from jit_kernels.bench import measure_roof
+    from jit_kernels.bench import RoofMeter
 
     _require_room(plan, llm.config.context_length)
     run = _Runner(llm, plan)
-    run.once()  # faults in weights and cache; no roof has touched memory yet
+    for warm_up in (run.alone, run.long, run.together):
+        warm_up()  # faults in weights and cache, before a roof touches memory of its own
     peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux counts KiB
     memory = llm.memory()
     mean_context = plan.prompt_tokens + plan.new_tokens // 2
     step_bytes = memory.weight_bytes_per_token + memory.kv_bytes_per_position * mean_context
-    roofs = [measure_roof(llm.threads)]
+    meter = RoofMeter(llm.threads)
+    bests: list[float] = []
     repetitions: list[_Repetition] = []
-    fractions: list[float] = []
     for _ in range(plan.repetitions):
-        repetitions.append(run.once())
-        roofs.append(measure_roof(llm.threads))
-        bandwidth = (roofs[-2].sustained_bandwidth_gbs + roofs[-1].sustained_bandwidth_gbs) / 2
-        fractions.append(step_bytes * repetitions[-1].decode_tok_s / (bandwidth * 1e9))
+        before, alone, after = meter.bandwidth(), run.alone(), meter.bandwidth()
+        bests += [before[0], after[0]]
+        repetitions.append(
+            _Repetition(
+                decode_tok_s=_decode_rate(alone),
+                ttft_s=_ttft(alone),
+                bandwidth_gbs=(before[1] + after[1]) / 2,
+                prefill_tok_s=plan.prefill_tokens / _ttft(run.long()),
+                batch_decode_tok_s=_decode_rate(run.together()),
+            )
+        )
     return BenchmarkReport(
         decode_tok_s=median(each.decode_tok_s for each in repetitions),
         prefill_tok_s=median(each.prefill_tok_s for each in repetitions),
@@ -96,10 +104,12 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
         batch_decode_tok_s=median(each.batch_decode_tok_s for each in repetitions),
         weight_bytes=memory.weight_bytes,
         step_bytes=step_bytes,
-        read_bandwidth_gbs=median(roof.sustained_bandwidth_gbs for roof in roofs),
-        best_bandwidth_gbs=max(roof.read_bandwidth_gbs for roof in roofs),
-        fma_peak_gflops=median(roof.fma_peak_gflops for roof in roofs),
-        bandwidth_fraction=median(fractions),
+        read_bandwidth_gbs=median(each.bandwidth_gbs for each in repetitions),
+        best_bandwidth_gbs=max(bests),
+        fma_peak_gflops=meter.fma_peak(),
+        bandwidth_fraction=median(
+            step_bytes * each.decode_tok_s / (each.bandwidth_gbs * 1e9) for each in repetitions
+        ),
         peak_rss_mb=peak_rss_mb,
         load_s=load_seconds,
         isa=llm.isa,
@@ -109,11 +119,12 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
 
 @dataclass(frozen=True, slots=True)
 class _Repetition:
-    """One round of the plan."""
+    """One round of the plan; `bandwidth_gbs` is what memory gave around decoding alone."""
 
     decode_tok_s: float
-    prefill_tok_s: float
     ttft_s: float
+    bandwidth_gbs: float
+    prefill_tok_s: float
     batch_decode_tok_s: float
 
 
@@ -135,18 +146,17 @@ class _Runner:
         self._plan = plan
         self._random = random.Random(0)
 
-    def once(self) -> _Repetition:
-        """One prompt alone, a long one, and a batch."""
-        plan = self._plan
-        alone = self._generate(1, plan.prompt_tokens, plan.new_tokens)
-        long = self._generate(1, plan.prefill_tokens, 1)
-        together = self._generate(plan.batch, plan.prompt_tokens, plan.new_tokens)
-        return _Repetition(
-            decode_tok_s=_decode_rate(alone),
-            prefill_tok_s=plan.prefill_tokens / _ttft(long),
-            ttft_s=_ttft(alone),
-            batch_decode_tok_s=_decode_rate(together),
-        )
+    def alone(self) -> list[RequestMetrics]:
+        """One request."""
+        return self._generate(1, self._plan.prompt_tokens, self._plan.new_tokens)
+
+    def long(self) -> list[RequestMetrics]:
+        """The longer prompt, for its first token."""
+        return self._generate(1, self._plan.prefill_tokens, 1)
+
+    def together(self) -> list[RequestMetrics]:
+        """A batch of requests."""
+        return self._generate(self._plan.batch, self._plan.prompt_tokens, self._plan.new_tokens)
 
     def _generate(self, batch: int, prompt_tokens: int, new_tokens: int) -> list[RequestMetrics]:
         vocab_size, draw = self._llm.config.vocab_size, self._random.randrange

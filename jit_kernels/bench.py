@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +37,7 @@ from jit_kernels.runtime import CLAIM_COUNTER, Operation, Pool, Program, aligned
 from jit_kernels.runtime.topology import physical_cores, read_text
 from jit_kernels.types import F32, I32, I64
 
-__all__ = ["Roof", "fma_chains", "measure_roof", "read_chunks", "stream_bytes"]
+__all__ = ["Roof", "RoofMeter", "fma_chains", "measure_roof", "read_chunks", "stream_bytes"]
 
 _MIB = 1 << 20
 _LINE_BYTES = 64
@@ -106,17 +108,43 @@ def fma_chains(
         mine[lane] = total.lane(lane)
 
 
-def measure_roof(threads: int, compiler: Compiler | None = None, *, seconds: float = 1.0) -> Roof:
-    """Measure the limits of `threads` threads; takes about `seconds`.
+class RoofMeter:
+    """Measures the limits of `threads` threads, again and again: they drift on a shared machine.
 
     Touches at least 256 MB where the machine has them: read a process's peak memory before.
     """
+
+    def __init__(self, threads: int, compiler: Compiler | None = None) -> None:
+        self._threads = threads
+        self._compiler = compiler or default_compiler()
+        self._cpus = [core[0] for core in physical_cores(os.sched_getaffinity(0))]
+        self._data = aligned(stream_bytes() // 4, np.int32, huge_pages=True)  # 4 KB pages cost 5 %
+        self._data[:] = 1  # pages that were never written are all the same page
+
+    def bandwidth(self, seconds: float = 0.5) -> tuple[float, float]:
+        """GB a second, at best and sustained; takes about `seconds`."""
+        with self._pool() as pool:
+            best, sustained = _read_bandwidth(pool, self._data, seconds)
+        return best / 1e9, sustained / 1e9
+
+    def fma_peak(self, seconds: float = 0.5) -> float:
+        """GFLOP a second; takes about `seconds`."""
+        with self._pool() as pool:
+            return _fma_peak(pool, seconds) / 1e9
+
+    @contextmanager
+    def _pool(self) -> Generator[Pool]:
+        pins = self._cpus if self._threads <= len(self._cpus) else []
+        with Pool(self._threads, self._compiler) as pool, pool.pinned(pins):
+            yield pool
+
+
+def measure_roof(threads: int, compiler: Compiler | None = None, *, seconds: float = 1.0) -> Roof:
+    """Measure the limits of `threads` threads once; takes about `seconds`. See `RoofMeter`."""
     chosen = compiler or default_compiler()
-    cpus = [core[0] for core in physical_cores(os.sched_getaffinity(0))]
-    with Pool(threads, chosen) as pool, pool.pinned(cpus if threads <= len(cpus) else []):
-        best, sustained = _read_bandwidth(pool, seconds / 2)
-        peak = _fma_peak(pool, seconds / 2)
-    return Roof(best / 1e9, sustained / 1e9, peak / 1e9, threads, chosen.isa.name)
+    meter = RoofMeter(threads, chosen)
+    best, sustained = meter.bandwidth(seconds / 2)
+    return Roof(best, sustained, meter.fma_peak(seconds / 2), threads, chosen.isa.name)
 
 
 def stream_bytes(read: Callable[[str], str | None] = read_text) -> int:
@@ -129,13 +157,13 @@ def stream_bytes(read: Callable[[str], str | None] = read_text) -> int:
     return max(2, min(wanted, 1024 * _MIB) // _SLICE_BYTES) * _SLICE_BYTES
 
 
-def _read_bandwidth(pool: Pool, seconds: float) -> tuple[float, float]:
+def _read_bandwidth(
+    pool: Pool, data: np.ndarray[Any, np.dtype[np.int32]], seconds: float
+) -> tuple[float, float]:
     """Bytes a second, at best and in the median of the best pattern.
 
     Which pattern is best differs between processors: all are tried.
     """
-    data = aligned(stream_bytes() // 4, np.int32, huge_pages=True)  # 4 KB pages cost 5 %
-    data[:] = 1  # pages that were never written are all the same page
     out = aligned(16 * pool.num_threads, np.int32)
     chunks, elements = _SLICE_BYTES // _CHUNK_BYTES, _SLICE_BYTES // 4
     slices = [data[begin : begin + elements] for begin in range(0, data.size, elements)]

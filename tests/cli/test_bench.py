@@ -17,10 +17,8 @@ ISSUE_KEYS = (
 @pytest.fixture(autouse=True)
 def _known_roof(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = pytest.importorskip("jit_kernels.bench")
-    roof = SimpleNamespace(
-        read_bandwidth_gbs=3e-5, sustained_bandwidth_gbs=2e-5, fma_peak_gflops=3.0
-    )
-    monkeypatch.setattr(bench, "measure_roof", lambda threads: roof)
+    meter = SimpleNamespace(bandwidth=lambda: (3e-5, 2e-5), fma_peak=lambda: 3.0)
+    monkeypatch.setattr(bench, "RoofMeter", lambda threads: meter)
 
 
 def test_bench_reports_every_promised_figure(made: list[FakeLLM], shell: Shell) -> None:
