@@ -79,7 +79,10 @@ def _locked_directory(target: Path) -> tuple[Path, int]:
     while True:
         staging = target.with_name(f".{target.name}{_MARK}{os.getpid()}-{secrets.token_hex(4)}")
         staging.mkdir()
-        lock = os.open(staging, os.O_RDONLY)
+        try:
+            lock = os.open(staging, os.O_RDONLY)
+        except FileNotFoundError:
+            continue  # removed by `remove_stale`, which found it not locked yet
         fcntl.flock(lock, fcntl.LOCK_EX)
         if staging.exists():  # not removed by `remove_stale` just before it was locked
             return staging, lock

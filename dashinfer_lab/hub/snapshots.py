@@ -171,7 +171,10 @@ def _fetching(target: Path, progress: Progress | None) -> Generator[Path]:
 def _locked(staging: Path, progress: Progress | None) -> int:
     while True:
         staging.mkdir(parents=True, exist_ok=True)
-        handle = os.open(staging, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            handle = os.open(staging, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # published, or removed, since it was made
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -179,12 +182,20 @@ def _locked(staging: Path, progress: Progress | None) -> int:
                 if progress is not None:
                     progress("waiting for another process that fetches the same model", 0, 0)
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if staging.exists() and os.path.samestat(os.fstat(handle), staging.stat()):
+            if _is_still(staging, handle):
                 return handle
         except BaseException:
             os.close(handle)
             raise
         os.close(handle)  # it was published meanwhile
+
+
+def _is_still(path: Path, handle: int) -> bool:
+    """Whether `path` is the directory that `handle` was opened on."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _publish(staging: Path, target: Path) -> None:
