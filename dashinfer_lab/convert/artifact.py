@@ -33,6 +33,7 @@ FORMAT_VERSION: Final = (1, 0)
 GRAPH_FILE = "model.dimodel"
 WEIGHTS_FILE = "model.ditensors"
 
+_HUGE_PAGE: Final = 2 << 20
 _MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python's mmap has no name for it
 
 # bfloat16 is read as its bits: NumPy has no such type.
@@ -122,9 +123,12 @@ class Artifact:
     def prefault(self) -> None:
         """Map the whole file now, in huge pages where the system has them, not at the first token.
 
-        Costs memory that the first token would take anyway; shared with other processes.
+        Costs memory that the first token would take anyway; shared with other processes. From the
+        end backwards: walking forwards the kernel reads ahead, in small pages that grow slowly.
         """
-        _advise(self._data, _MADV_POPULATE_READ)
+        for begin in reversed(range(0, len(self._data), _HUGE_PAGE)):
+            length = min(_HUGE_PAGE, len(self._data) - begin)
+            _advise(self._data, _MADV_POPULATE_READ, begin, length)
 
     def tensor(self, name: str) -> NDArray[Any]:
         """Return a read-only view of a tensor in the file, 64-byte aligned; bfloat16 as uint16."""
@@ -137,10 +141,10 @@ class Artifact:
         return flat.reshape(stored.shape)
 
 
-def _advise(data: mmap.mmap, advice: int) -> None:
+def _advise(data: mmap.mmap, advice: int, begin: int = 0, length: int | None = None) -> None:
     """Tell the kernel how the file will be read; older ones may not know the advice."""
     with suppress(OSError):
-        data.madvise(advice)
+        data.madvise(advice, begin, len(data) - begin if length is None else length)
 
 
 def is_artifact(directory: Path) -> bool:
