@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
@@ -40,23 +41,23 @@ class PackedBlock(NamedTuple):
 
 def pack_block(
     weight: WeightDeclaration,
-    rows: NDArray[Any],
-    first_row: int,
+    read: Callable[[slice], NDArray[Any]],
+    rows: slice,
     scale_type: ScaleType,
     workers: Executor,
 ) -> list[PackedBlock] | None:
-    """Pack `rows`, a multiple of 16 of them or the last ones of the weight, part by part.
+    """Read and pack `rows`, a multiple of 16 of them or the last of the weight, part by part.
 
     Returns None where float16 scales are too coarse. Raises ConversionError naming the tensor and
     the index of the first weight that is not finite.
     """
-    step = max(1, _PART_BYTES // (4 * rows.shape[1]) // PANEL_WIDTH) * PANEL_WIDTH
-    starts = range(0, rows.shape[0], step)
+    step = max(1, _PART_BYTES // (4 * weight.shape[1]) // PANEL_WIDTH) * PANEL_WIDTH
 
     def pack(start: int) -> PackedBlock | None:
-        return _pack_part(weight, rows[start : start + step], first_row + start, scale_type)
+        values = read(slice(start, min(start + step, rows.stop)))
+        return _pack_part(weight, values, start, scale_type)
 
-    parts = list(workers.map(pack, starts))
+    parts = list(workers.map(pack, range(rows.start, rows.stop, step)))
     packed = [part for part in parts if part is not None]
     return packed if len(packed) == len(parts) else None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from math import prod
+from threading import Lock
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -95,10 +96,19 @@ class WeightWriter:
     def _panel_blocks(
         self, weight: WeightDeclaration, scale_type: ScaleType, total: int
     ) -> Iterator[NDArray[Any]]:
-        """Yield panels; end early where `scale_type` turns out too coarse."""
+        """Yield panels; end early where `scale_type` turns out too coarse.
+
+        Workers read what they pack, which then lies in their caches; one at a time, for a
+        checkpoint need not bear two.
+        """
+        lock = Lock()
+
+        def read(rows: slice) -> NDArray[Any]:
+            with lock:
+                return self._read(weight, rows)
+
         for rows in row_blocks(weight.shape, PANEL_WIDTH):
-            values = self._read(weight, rows)
-            packed = pack_block(weight, values, rows.start, scale_type, self.workers)
+            packed = pack_block(weight, read, rows, scale_type, self.workers)
             if packed is None:
                 return
             for block in packed:
