@@ -31,7 +31,6 @@ from dashinfer_lab.graph import ModelGraph
 from dashinfer_lab.graph.serialize import save_graph
 from dashinfer_lab.hub.checkpoint import Checkpoint
 from dashinfer_lab.hub.model_config import model_config
-from dashinfer_lab.models import build_graph
 from dashinfer_lab.quantize import ELEMENT_BYTES, Scheme
 
 __all__ = ["conversion_identity", "convert"]
@@ -55,6 +54,8 @@ def convert(
     not finite and for lack of disk space; CheckpointError for tensors that do not fit. Whatever
     happens, `directory` is left as it was or complete.
     """
+    from dashinfer_lab.models import build_graph  # what is converted runs without it
+
     scheme = Scheme.parse(scheme)
     graph = build_graph(model_config(checkpoint.config), scheme)
     metadata = _metadata(checkpoint, graph)
