@@ -8,10 +8,23 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from dashinfer_lab.errors import ConfigError
 
-__all__ = ["ModelConfig", "RopeConfig", "cache_root", "embedded_override", "expanded"]
+__all__ = [
+    "Language",
+    "ModelConfig",
+    "RopeConfig",
+    "cache_root",
+    "default_language",
+    "embedded_override",
+    "expanded",
+]
+
+Language = Literal["en", "zh"]
+"""Languages the command line speaks."""
+
 
 _MODELSCOPE_WORKSPACE = Path("/mnt/workspace")
 
@@ -64,6 +77,13 @@ def embedded_override() -> Path | None:
     """GGUF file that stands in for the embedded model (`DASHINFER_LAB_EMBEDDED`)."""
     chosen = os.environ.get("DASHINFER_LAB_EMBEDDED")
     return expanded(chosen) if chosen else None
+
+
+def default_language() -> Language:
+    """Language of the locale: Chinese where LC_ALL, LC_MESSAGES or LANG says so, in that order."""
+    names = ("LC_ALL", "LC_MESSAGES", "LANG")
+    locale = next(filter(None, map(os.environ.get, names)), "")
+    return "zh" if locale.lower().startswith("zh") else "en"
 
 
 def expanded(path: str | Path) -> Path:

@@ -155,11 +155,21 @@ class LLM:
         self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
     ) -> Iterator[str]:
         """Yield the answer's text as it comes; leaving the loop cancels the request."""
+        handle = self.submit(prompt, sampling_params)
+        return (event.text for event in handle if event.text)
+
+    def submit(
+        self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
+    ) -> RequestHandle:
+        """Begin an answer and return its handle: tokens as they come, `cancel`, metrics.
+
+        A list of messages goes through the model's chat template. Without parameters the answer
+        may take the rest of the context. A full queue lets the caller wait. Raises `RequestError`.
+        """
         (params,) = _params_for(1, sampling_params or _default_params())
         is_prompt = isinstance(prompt, str | Mapping)
         ids = self._ids(prompt) if is_prompt else self._chat_ids(prompt)
-        handle = self._engine.submit(ids, params, block=True)
-        return (event.text for event in handle if event.text)
+        return self._engine.submit(ids, params, block=True)
 
     def logits(
         self, token_ids: Sequence[int], positions: Sequence[int] | None = None

@@ -8,21 +8,27 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from typing import cast
+from enum import Enum
+from typing import Annotated, cast
 
 import typer
 from typer.main import get_command
 
+from dashinfer_lab import __version__
 from dashinfer_lab.cli.bench import bench
+from dashinfer_lab.cli.chat import chat
 from dashinfer_lab.cli.convert import convert
 from dashinfer_lab.cli.info import info
+from dashinfer_lab.cli.messages import choose_language
 from dashinfer_lab.cli.models import models
 from dashinfer_lab.cli.output import print_error, print_json
+from dashinfer_lab.cli.profile import profile
 from dashinfer_lab.cli.pull import pull
 from dashinfer_lab.cli.quickstart import quickstart
 from dashinfer_lab.cli.run import run
 from dashinfer_lab.cli.show import show
 from dashinfer_lab.cli.stored import cache, list_models, rm
+from dashinfer_lab.config import default_language
 from dashinfer_lab.errors import DashInferLabError
 from jit_kernels.errors import JitKernelsError
 
@@ -34,6 +40,13 @@ _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
 _EXPECTED = (DashInferLabError, JitKernelsError, OSError, MemoryError)
 
 
+class _Language(str, Enum):
+    """Values of `--lang`."""
+
+    EN = "en"
+    ZH = "zh"
+
+
 def build() -> typer.Typer:
     """Assemble the commands."""
     app = typer.Typer(
@@ -42,21 +55,41 @@ def build() -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    for command in (info, quickstart, pull, convert, run, bench, show, models, rm, cache):
+    for command in (info, quickstart, pull, convert, run, chat, bench, profile, show):
+        app.command()(command)
+    for command in (models, rm, cache):
         app.command()(command)
     app.command("list")(list_models)
 
-    @app.callback(invoke_without_command=False)
-    def root() -> None:  # pyright: ignore[reportUnusedFunction]  # the decorator registers it
-        """Run large language models on CPUs."""
-
+    app.callback(invoke_without_command=False)(_root)
     return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"dashinfer-lab {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    lang: Annotated[
+        _Language | None, typer.Option(help="Language of messages; by default the locale's.")
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Run large language models on CPUs."""
+    if lang is not None:
+        choose_language(lang.value)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     as_json = "--json" in given
+    choose_language(default_language())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal may lack a model's characters
     try:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from dashinfer_lab.benchmark import BenchmarkPlan, BenchmarkReport, measure
+from dashinfer_lab.cli.messages import text
 from dashinfer_lab.cli.options import AsJson, KvCacheDtype, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_json, print_rows, remark
 from dashinfer_lab.cli.progress import conversion_bar
@@ -34,7 +35,7 @@ def bench(
     plan = BenchmarkPlan(prompt_tokens, new_tokens, prefill_tokens, batch, repetitions)
     busy = os.getloadavg()[0]
     if busy > 1:
-        remark(f"other work runs on this machine (load {busy:.1f}): its figures will be too low")
+        remark(text("bench.busy", load=busy))
     begin = perf_counter()
     with conversion_bar() as progress:
         llm = LLM(
@@ -55,19 +56,20 @@ def bench(
 
 def rows(report: BenchmarkReport) -> list[tuple[str, str]]:
     """Figures of `report` as a person reads them."""
+    bandwidths = {"median": report.read_bandwidth_gbs, "best": report.best_bandwidth_gbs}
     return [
-        ("decode", f"{report.decode_tok_s:.1f} tokens/s"),
-        (f"decode, {report.batch} requests", f"{report.batch_decode_tok_s:.1f} tokens/s in total"),
-        ("prefill", f"{report.prefill_tok_s:.0f} tokens/s"),
-        ("time to first token", f"{report.ttft_s:.3f} s"),
-        ("weights", f"{report.weight_bytes / 1e6:.1f} MB"),
+        (text("bench.decode"), text("bench.speed", rate=report.decode_tok_s)),
         (
-            "read bandwidth",
-            f"{report.read_bandwidth_gbs:.1f} GB/s, {report.best_bandwidth_gbs:.1f} at best",
+            text("bench.batch", batch=report.batch),
+            text("bench.total_speed", rate=report.batch_decode_tok_s),
         ),
-        ("FMA peak", f"{report.fma_peak_gflops:.0f} GFLOP/s measured"),
-        ("bandwidth used by decode", f"{100 * report.bandwidth_fraction:.0f} %"),
-        ("peak memory", f"{report.peak_rss_mb:.0f} MB"),
-        ("load", f"{report.load_s:.2f} s"),
-        ("on", f"{report.isa}, {report.threads} threads"),
+        (text("bench.prefill"), text("bench.prefill_speed", rate=report.prefill_tok_s)),
+        (text("bench.ttft"), f"{report.ttft_s:.3f} s"),
+        (text("bench.weights"), f"{report.weight_bytes / 1e6:.1f} MB"),
+        (text("bench.bandwidth"), text("bench.bandwidths", **bandwidths)),
+        (text("bench.fma"), text("bench.measured", peak=report.fma_peak_gflops)),
+        (text("bench.fraction"), f"{100 * report.bandwidth_fraction:.0f} %"),
+        (text("bench.memory"), f"{report.peak_rss_mb:.0f} MB"),
+        (text("bench.load"), f"{report.load_s:.2f} s"),
+        (text("bench.machine"), text("bench.isa", isa=report.isa, threads=report.threads)),
     ]

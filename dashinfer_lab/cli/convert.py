@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dashinfer_lab.cli.messages import text
 from dashinfer_lab.cli.options import AsJson, Model, Weights
 from dashinfer_lab.cli.output import print_json, remark
 from dashinfer_lab.cli.progress import conversion_bar, fetch_bar
@@ -51,5 +52,5 @@ def convert(
             }
         )
     else:
-        remark(f"converted to {artifact.metadata['scheme']} in {seconds:.1f} s")
+        remark(text("convert.done", scheme=artifact.metadata["scheme"], seconds=seconds))
         print(artifact.directory)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from dashinfer_lab.cli.messages import text
 from dashinfer_lab.events import RequestMetrics
 
 __all__ = ["Figures"]
@@ -36,9 +37,9 @@ class Figures:
         return asdict(self)
 
     def __str__(self) -> str:
-        parts = [f"{self.completion_tokens} tokens"]
+        parts = [text("figures.tokens", count=self.completion_tokens)]
         if self.decode_tok_s is not None:
-            parts.append(f"{self.decode_tok_s:.1f} tokens/s")
+            parts.append(text("figures.speed", rate=self.decode_tok_s))
         if self.ttft_s is not None:
-            parts.append(f"first token after {self.ttft_s:.3f} s")
+            parts.append(text("figures.ttft", seconds=self.ttft_s))
         return " · ".join(parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from dashinfer_lab.cli.messages import text
 from dashinfer_lab.cli.options import AsJson
 from dashinfer_lab.cli.output import print_json, print_rows
 from dashinfer_lab.diagnostics import diagnose
@@ -23,7 +24,14 @@ def info(as_json: AsJson = False) -> None:
 def _rows(facts: Mapping[str, Mapping[str, object]]) -> Iterator[tuple[str, str]]:
     for topic, values in facts.items():
         for name, value in values.items():
-            yield f"{topic}.{name}", _text(value)
+            yield _label(topic, name), _text(value)
+
+
+def _label(topic: str, name: str) -> str:
+    """Name of a fact; packages have theirs in every language."""
+    if topic == "versions":
+        return f"{text('info.versions')}.{name}"
+    return text(f"info.{topic}.{name}")
 
 
 def _text(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from dashinfer_lab.cli.messages import text
 from dashinfer_lab.cli.options import AsJson
 from dashinfer_lab.cli.output import print_json
 from dashinfer_lab.cli.table import print_table
@@ -20,4 +21,5 @@ def models(as_json: AsJson = False) -> None:
         print_json({"models": [asdict(model) for model in supported]})
         return
     rows = [(model.model_type, model.architecture, model.description) for model in supported]
-    print_table(("MODEL_TYPE", "ARCHITECTURE", "DESCRIPTION"), rows)
+    columns = ("model_type", "architecture", "description")
+    print_table([text(f"models.{column}") for column in columns], rows)

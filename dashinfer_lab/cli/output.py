@@ -7,6 +7,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from dashinfer_lab.cli.messages import error_text
+from dashinfer_lab.cli.width import padded, width
+
 __all__ = ["one_line", "print_error", "print_json", "print_rows", "remark"]
 
 
@@ -23,14 +26,17 @@ def remark(text: str) -> None:
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     """Write names and values as two aligned columns."""
     listed = list(rows)
-    width = max((len(name) for name, _ in listed), default=0)
+    widest = max((width(name) for name, _ in listed), default=0)
     for name, value in listed:
-        print(f"{name:<{width}}  {value}")
+        print(f"{padded(name, widest)}  {value}")
 
 
 def print_error(error: BaseException, *, as_json: bool) -> None:
-    """Write `error` as one line on stderr, and as the JSON object of stdout where asked."""
-    remark(f"error: {one_line(error)}")
+    """Write `error` on stderr, and as the JSON object of stdout where asked.
+
+    It is one line; in Chinese, one under a heading.
+    """
+    remark(error_text(error, one_line(error)))
     if as_json:
         with suppress(OSError):  # stdout may be what failed
             print_json({"error": {"type": type(error).__name__, "message": one_line(error)}})

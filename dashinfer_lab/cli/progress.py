@@ -11,6 +11,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from dashinfer_lab.cli.messages import text
+
 if TYPE_CHECKING:
     from tqdm import tqdm
 
@@ -23,7 +25,7 @@ __all__ = ["conversion_bar", "fetch_bar"]
 @contextmanager
 def conversion_bar() -> Generator[Progress, None, None]:
     """Yield what `convert` reports its progress to."""
-    with _bar("converting", " parameters", 1000) as bar:
+    with _bar(text("work.converting"), text("work.parameters"), 1000) as bar:
 
         def show(progress: ConversionProgress) -> None:
             bar.total = progress.total
@@ -35,7 +37,7 @@ def conversion_bar() -> Generator[Progress, None, None]:
 @contextmanager
 def fetch_bar() -> Generator[FetchProgress, None, None]:
     """Yield what `resolve` reports its progress to."""
-    with _bar("fetching", "B", 1024) as bar:
+    with _bar(text("work.fetching"), "B", 1024) as bar:
 
         def show(what: str, done: int, total: int) -> None:
             bar.set_description(what, refresh=False)

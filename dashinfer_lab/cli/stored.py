@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dashinfer_lab.cli.messages import text
 from dashinfer_lab.cli.options import AsJson
 from dashinfer_lab.cli.output import print_json, remark
 from dashinfer_lab.cli.table import megabytes, print_table
@@ -29,12 +30,18 @@ def list_models(as_json: AsJson = False) -> None:
         print_json({"models": [entry.as_dict() for entry in entries]})
     elif entries:
         rows = [
-            (it.name, it.scheme or "as fetched", megabytes(it.num_bytes), _day(it.last_used))
+            (
+                it.name,
+                it.scheme or text("list.as_fetched"),
+                megabytes(it.num_bytes),
+                _day(it.last_used),
+            )
             for it in entries
         ]
-        print_table(("MODEL", "SCHEME", "SIZE", "LAST USED"), rows)
+        columns = ("model", "scheme", "size", "last_used")
+        print_table([text(f"list.{column}") for column in columns], rows)
     else:
-        remark("no model is in the cache; fetch one: dashinfer-lab pull smollm2-135m")
+        remark(text("list.empty"))
 
 
 def rm(
@@ -71,11 +78,16 @@ def cache(
         print_json({"path": str(root), "free_bytes": free, "kinds": kinds})
         return
     rows = [
-        (it.kind, stored.KINDS[it.kind], megabytes(it.num_bytes), f"{it.num_files} files")
+        (
+            it.kind,
+            text(f"cache.{it.kind}"),
+            megabytes(it.num_bytes),
+            text("cache.files", count=it.num_files),
+        )
         for it in used
     ]
-    print_table(("KIND", "HOLDS", "SIZE", "IN"), rows)
-    print(f"\n{root}, {free / 1e9:.1f} GB free on its disk (DASHINFER_LAB_CACHE chooses another)")
+    print_table([text(f"cache.{column}") for column in ("kind", "holds", "size", "in")], rows)
+    print(f"\n{text('cache.where', path=root, free=free / 1e9)}")
 
 
 def _report(removed: Sequence[Removed], *, as_json: bool) -> None:
@@ -85,8 +97,8 @@ def _report(removed: Sequence[Removed], *, as_json: bool) -> None:
         print_json({"removed": listed, "num_bytes": total})
         return
     for it in removed:
-        print(f"removed {it.name}, {megabytes(it.num_bytes)}")
-    remark(f"{len(removed)} removed, {megabytes(total)} freed")
+        print(text("cache.removed", name=it.name, size=megabytes(it.num_bytes)))
+    remark(text("cache.freed", count=len(removed), size=megabytes(total)))
 
 
 def _day(seconds: float) -> str:

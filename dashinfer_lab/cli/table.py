@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dashinfer_lab.cli.width import padded, width
+
 __all__ = ["megabytes", "print_table"]
 
 
 def print_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write columns as wide as their widest cell; figures, those that end in MB, to the right."""
     listed = [heading, *rows]
-    widths = [max(len(row[column]) for row in listed) for column in range(len(heading))]
+    widths = [max(width(row[column]) for row in listed) for column in range(len(heading))]
     for row in listed:
         cells = [
-            cell.rjust(width) if cell.endswith(" MB") else cell.ljust(width)
-            for cell, width in zip(row, widths, strict=True)
+            padded(cell, columns, right=cell.endswith(" MB"))
+            for cell, columns in zip(row, widths, strict=True)
         ]
         print("  ".join(cells).rstrip())
 

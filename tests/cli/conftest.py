@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ import pytest
 import dashinfer_lab
 from dashinfer_lab.cli import main
 from dashinfer_lab.events import RequestMetrics
-from dashinfer_lab.outputs import CompletionOutput, RequestOutput
+from dashinfer_lab.outputs import CompletionOutput, FinishReason, RequestOutput, TokenEvent
 from dashinfer_lab.sampling import SamplingParams
 
 WORDS = [" Paris", ",", " a", " city"]
@@ -22,6 +25,31 @@ def metrics(num_prompt_tokens: int, num_output_tokens: int) -> RequestMetrics:
     """First token after 0.25 s, then ten tokens a second."""
     last = 0.25 + 0.1 * (num_output_tokens - 1)
     return RequestMetrics(0.0, 0.0, 0.25, last, last, num_prompt_tokens, num_output_tokens, 0)
+
+
+@dataclass
+class FakeHandle:
+    """An answer word by word; cancelled, it ends with the next event, as the engine's do."""
+
+    words: list[str]
+    interrupt_at: int | None = None
+    cancelled: bool = False
+    finish_reason: FinishReason | None = None
+    metrics: RequestMetrics | None = None
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+    def __iter__(self) -> Iterator[TokenEvent]:
+        for position, word in enumerate(self.words):
+            if position == self.interrupt_at:
+                signal.raise_signal(signal.SIGINT)
+            if self.cancelled:
+                break
+            yield TokenEvent(position, word)
+        self.finish_reason = "cancelled" if self.cancelled else "stop"
+        self.metrics = metrics(3, len(self.words))
+        yield TokenEvent(None, "", finish_reason=self.finish_reason, metrics=self.metrics)
 
 
 @dataclass
@@ -38,6 +66,8 @@ class FakeLLM:
     closed: bool = False
     config: Any = field(default_factory=lambda: SimpleNamespace(vocab_size=97, context_length=1024))
     made: list[FakeLLM] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
+    interrupt_at: int | None = None
 
     def __enter__(self) -> FakeLLM:
         self.threads = self.threads or 2
@@ -49,6 +79,17 @@ class FakeLLM:
     def stream(self, prompt: object, params: SamplingParams) -> Iterator[str]:
         self.asked.append((prompt, params))
         yield from WORDS[: params.max_tokens]
+
+    def submit(self, messages: object, params: SamplingParams) -> FakeHandle:
+        self.asked.append((messages, params))
+        if self.errors:
+            raise self.errors.pop()
+        handle = FakeHandle(WORDS[: params.max_tokens], self.interrupt_at)
+        self.interrupt_at = None
+        return handle
+
+    def profile(self, *prompt: object, **options: object) -> FakeProfile:
+        return FakeProfile(prompt, options)
 
     def generate(self, prompts: list[Any], params: SamplingParams) -> list[RequestOutput]:
         self.asked.extend((prompt, params) for prompt in prompts)
@@ -67,6 +108,26 @@ class FakeLLM:
         return RequestOutput("0", None, ids, [choice], metrics=metrics(len(ids), num_tokens))
 
 
+@dataclass(frozen=True)
+class FakeProfile:
+    """Tells what was profiled."""
+
+    prompt: tuple[object, ...]
+    options: dict[str, object]
+
+    def as_dict(self) -> dict[str, object]:
+        return {"prompt": [str(each) for each in self.prompt], "options": sorted(self.options)}
+
+    def __str__(self) -> str:
+        return "*** forward ***"
+
+
+@pytest.fixture(autouse=True)
+def _english(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs the tests, the locale is the same."""
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeLLM]:
     """The models that the command under test has made."""
@@ -79,6 +140,28 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeLLM]:
     monkeypatch.setattr(dashinfer_lab, "LLM", make, raising=False)
     monkeypatch.setattr(dashinfer_lab, "SamplingParams", SamplingParams, raising=False)
     return made
+
+
+class Terminal(io.StringIO):
+    """A person who types these lines, and at "^C" interrupts."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int = -1, /) -> str:
+        line = super().readline(size)
+        if line == "^C\n":
+            signal.raise_signal(signal.SIGINT)
+        return line
+
+
+Typed = Callable[[io.StringIO], None]
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Typed:
+    """Give the command under test its stdin."""
+    return lambda stdin: monkeypatch.setattr(sys, "stdin", stdin)
 
 
 @dataclass(frozen=True)

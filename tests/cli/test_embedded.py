@@ -14,6 +14,8 @@ from tests.cli.conftest import Shell
 
 pytestmark = pytest.mark.model
 
+QUESTION = "What is the capital of France, and what is it known for?"
+
 
 @pytest.fixture(autouse=True)
 def _fetched(embedded_gguf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +73,74 @@ def test_a_converted_directory_runs_like_its_source(shell: Shell, tmp_path: Path
     assert answers[0] == answers[1]
     assert again.code == 1
     assert str(target) in again.err
+
+
+def _chat(*options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "dashinfer_lab",
+            "chat",
+            "smollm2-135m",
+            "--temperature=0",
+            *options,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_chat_through_a_pipe_remembers_what_was_said() -> None:
+    with _chat("--max-tokens=24", "--json") as running:
+        out, said = running.communicate(f"{QUESTION}\nWhy?\n")
+
+    turns = json.loads(out)["turns"]
+    assert (running.returncode, said) == (0, "")
+    assert "Paris" in turns[0]["text"]
+    assert turns[1]["prompt_tokens"] > turns[0]["prompt_tokens"] + turns[0]["completion_tokens"]
+
+
+def test_an_interrupt_stops_the_answer_and_the_chat_goes_on() -> None:
+    with _chat("--max-tokens=1000") as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        running.stdin.write("Write a long story about a fox, in many chapters.\n")
+        running.stdin.flush()
+        first = running.stdout.read(1)
+        running.send_signal(signal.SIGINT)
+        rest, said = running.communicate(f"/clear\n{QUESTION}\n/exit\n")
+
+    assert running.returncode == 0
+    assert said.splitlines()[0].startswith("stopped · ")
+    assert "Paris" in first + rest
+
+
+def test_an_answer_that_was_submitted_has_metrics_and_can_be_cancelled() -> None:
+    from dashinfer_lab import LLM, SamplingParams
+
+    with LLM("smollm2-135m") as llm:
+        whole = llm.submit("One, two,", SamplingParams(temperature=0, max_tokens=5))
+        text = "".join(event.text for event in whole)
+        streamed = "".join(llm.stream("One, two,", SamplingParams(temperature=0, max_tokens=5)))
+        endless = llm.submit([{"role": "user", "content": "Hi"}], SamplingParams(max_tokens=None))
+        endless.cancel()
+        endless.completion()
+
+    assert text == streamed
+    assert whole.metrics is not None
+    assert whole.metrics.num_output_tokens == 5
+    assert endless.finish_reason == "cancelled"
+
+
+def test_profile_names_the_operators(shell: Shell) -> None:
+    found = json.loads(shell("profile", "smollm2-135m", "Hi", "--max-tokens=3", "--json").out)
+    report = shell("profile", "smollm2-135m", "--max-tokens=3").out
+
+    assert found["decode"]["forward"]
+    assert "*** forward ***" in report
 
 
 def test_pull_prints_where_the_model_lies(shell: Shell, embedded_gguf: Path) -> None:

@@ -22,6 +22,8 @@ ERRORS = [
     MemoryError(),
 ]
 
+COMMANDS = "info quickstart pull convert run chat bench profile show models list rm cache".split()
+
 
 def _raise(error: BaseException) -> object:
     raise error
@@ -126,11 +128,11 @@ def test_no_command_shows_them_all(shell: Shell) -> None:
     ended = shell()
 
     assert ended.code == 0
-    for command in ("info", "quickstart", "pull", "convert", "run", "bench"):
+    for command in COMMANDS:
         assert command in ended.out
 
 
-@pytest.mark.parametrize("command", ["info", "quickstart", "pull", "convert", "run", "bench"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, shell: Shell) -> None:
     ended = shell(command, "--help")
 

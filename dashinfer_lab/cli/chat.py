@@ -1,0 +1,132 @@
+"""`dashinfer-lab chat`: a conversation in the terminal, or one line after another from a pipe."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dashinfer_lab.cli.conversation import Conversation
+from dashinfer_lab.cli.figures import Figures
+from dashinfer_lab.cli.interruption import Interruption
+from dashinfer_lab.cli.messages import text
+from dashinfer_lab.cli.options import AsJson, Model, Threads, Weights
+from dashinfer_lab.cli.output import print_error, print_json, remark
+from dashinfer_lab.cli.progress import conversion_bar
+from dashinfer_lab.errors import NonFiniteError, RequestError
+
+if TYPE_CHECKING:
+    from dashinfer_lab.llm import LLM
+    from dashinfer_lab.sampling import SamplingParams
+
+__all__ = ["chat"]
+
+_PROMPT = "> "
+
+
+def chat(
+    model: Model,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None,
+    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Mass of the likeliest tokens kept.")] = 0.95,
+    max_tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.")] = 512,
+    seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
+    weights: Weights = "auto",
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Talk with MODEL: answers stream, Ctrl-C stops one, Ctrl-D leaves, /help tells the rest.
+
+    Lines of a pipe are messages; only answers go to stdout.
+    """
+    from dashinfer_lab import LLM, SamplingParams
+
+    params = SamplingParams(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
+    with conversion_bar() as progress:
+        llm = LLM(model, weights=weights, threads=threads, progress=progress)
+    interactive = sys.stdin.isatty()
+    conversation = Conversation(system)
+    with llm:
+        if interactive:
+            remark(text("chat.ready", model=model, isa=llm.isa, threads=llm.threads))
+        turns: list[dict[str, object]] = []
+        for message in _messages(conversation, interactive):
+            try:
+                turns.append(_answer(llm, conversation, message, params, echo=not as_json))
+            except (RequestError, NonFiniteError) as error:
+                if not interactive:
+                    raise
+                print_error(error, as_json=False)
+    if as_json:
+        print_json({"model": model, "turns": turns})
+
+
+def _answer(
+    llm: LLM, conversation: Conversation, message: str, params: SamplingParams, *, echo: bool
+) -> dict[str, object]:
+    """Answer `message`; the conversation keeps what was emitted, and nothing after an error."""
+    emitted: list[str] = []
+    with Interruption() as interruption:
+        handle = llm.submit(conversation.with_message(message), params)
+        interruption.stops(handle.cancel)
+        for event in handle:
+            emitted.append(event.text)
+            if echo:
+                print(event.text, end="", flush=True)
+    answer, figures = "".join(emitted), Figures.of(handle.metrics)
+    conversation.keep(message, answer)
+    if echo:
+        print(flush=True)
+        stopped = [text("chat.stopped")] if interruption.asked else []
+        remark(" · ".join([*stopped, str(figures)]))
+    finish = {"finish_reason": handle.finish_reason}
+    return {"message": message, "text": answer, **finish, **figures.as_dict()}
+
+
+def _messages(conversation: Conversation, interactive: bool) -> Iterator[str]:
+    """What is to be answered; commands are obeyed on the way."""
+    for line in _lines(interactive):
+        message = conversation.obey(line)
+        if conversation.ended:
+            return
+        if message is not None:
+            yield message
+
+
+def _lines(interactive: bool) -> Iterator[str]:
+    """What is typed until Ctrl-D, or Ctrl-C at the prompt; or what stdin holds."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")
+    if not interactive:
+        yield from iter(sys.stdin.readline, "")
+        return
+    if sys.stdout.isatty():
+        _edit_lines()
+    while True:
+        try:
+            line = input(_PROMPT) if sys.stdout.isatty() else _ask_on_stderr()
+        except (EOFError, KeyboardInterrupt):
+            print(file=sys.stderr)
+            return
+        yield line
+
+
+def _ask_on_stderr() -> str:
+    """Read a line where stdout is a file, which the prompt has no place in."""
+    print(_PROMPT, end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _edit_lines() -> None:
+    """Let `input` offer arrow keys and earlier lines, where this Python can."""
+    try:
+        import_module("readline")
+    except ImportError:
+        return

@@ -1,0 +1,235 @@
+"""What the commands say, in English and Chinese; knows no command, and prints nothing.
+
+`--json`, help texts and the detail of an error stay English.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Final, NamedTuple
+
+from dashinfer_lab.config import Language
+
+__all__ = ["SENTENCES", "Sentence", "choose_language", "error_text", "text"]
+
+
+class Sentence(NamedTuple):
+    """One sentence in both languages, with the same placeholders."""
+
+    en: str
+    zh: str
+
+
+_NEXT_EN = """\
+Next:
+  dashinfer-lab chat smollm2-135m                     a conversation
+  dashinfer-lab run smollm2-135m "Once upon a time"   continue a text
+  dashinfer-lab bench smollm2-135m                    speed against this machine's bandwidth
+  dashinfer-lab info                                  this CPU, its threads and why
+The embedded model speaks English only (内置模型仅支持英文)."""
+_NEXT_ZH = """\
+接下来：
+  dashinfer-lab chat smollm2-135m                     对话
+  dashinfer-lab run smollm2-135m "Once upon a time"   续写文本
+  dashinfer-lab bench smollm2-135m                    与本机内存带宽相比的速度
+  dashinfer-lab info                                  本机 CPU、线程数及其原因
+内置模型仅支持英文。"""
+
+_HELP_EN = """\
+/system TEXT   set the system prompt; without TEXT, take it away
+/clear         forget the conversation; the system prompt stays
+/help          show this
+/exit          leave; so does Ctrl-D
+Ctrl-C stops an answer; what was shown of it stays in the conversation."""
+_HELP_ZH = """\
+/system 文本   设置系统提示词；不带文本则取消
+/clear         清空对话，保留系统提示词
+/help          显示本说明
+/exit          退出，Ctrl-D 亦可
+Ctrl-C 停止当前回答，已显示的部分保留在对话中。"""
+
+_QUICKSTART = {
+    "quickstart.fetch": Sentence(
+        "[1/3] Fetching SmolLM2-135M-Instruct (Apache-2.0), once ...",
+        "[1/3] 下载 SmolLM2-135M-Instruct（Apache-2.0），仅需一次 ...",
+    ),
+    "quickstart.convert": Sentence(
+        "[2/3] Converting to {weights}, once ...", "[2/3] 转换为 {weights}，仅需一次 ..."
+    ),
+    "quickstart.load": Sentence(
+        "[3/3] Loading; the first time, kernels are compiled for this CPU ...",
+        "[3/3] 加载；首次会为本机 CPU 编译算子 ...",
+    ),
+    "quickstart.machine": Sentence("{isa}, {threads} threads", "{isa}，{threads} 个线程"),
+    "quickstart.memory": Sentence(
+        "memory {process_mb:.0f} MB, of which weights {weight_mb:.0f} MB",
+        "内存 {process_mb:.0f} MB，其中权重 {weight_mb:.0f} MB",
+    ),
+    "quickstart.next": Sentence(_NEXT_EN, _NEXT_ZH),
+}
+
+_CHAT = {
+    "chat.ready": Sentence(
+        "{model} on {isa}, {threads} threads; /help lists the commands, Ctrl-D leaves",
+        "{model}，{isa}，{threads} 个线程；/help 列出命令，Ctrl-D 退出",
+    ),
+    "chat.help": Sentence(_HELP_EN, _HELP_ZH),
+    "chat.cleared": Sentence("the conversation is forgotten", "对话已清空"),
+    "chat.system": Sentence("the system prompt is now: {prompt}", "系统提示词已设为：{prompt}"),
+    "chat.no_system": Sentence("there is no system prompt now", "已取消系统提示词"),
+    "chat.unknown": Sentence(
+        "{command} is no command; /help lists them, a space before it sends it as text",
+        "没有命令 {command}；/help 列出命令，行首加空格可作为文本发送",
+    ),
+    "chat.stopped": Sentence("stopped", "已停止"),
+}
+
+_FIGURES = {
+    "figures.tokens": Sentence("{count} tokens", "{count} 个词元"),
+    "figures.speed": Sentence("{rate:.1f} tokens/s", "{rate:.1f} 词元/秒"),
+    "figures.ttft": Sentence("first token after {seconds:.3f} s", "首词元 {seconds:.3f} 秒"),
+}
+
+_BENCH = {
+    "bench.busy": Sentence(
+        "other work runs on this machine (load {load:.1f}): its figures will be too low",
+        "本机还有其他负载（load {load:.1f}），测得的数值会偏低",
+    ),
+    "bench.decode": Sentence("decode", "解码"),
+    "bench.batch": Sentence("decode, {batch} requests", "解码，{batch} 个请求"),
+    "bench.prefill": Sentence("prefill", "预填充"),
+    "bench.ttft": Sentence("time to first token", "首词元时间"),
+    "bench.weights": Sentence("weights", "权重"),
+    "bench.bandwidth": Sentence("read bandwidth", "读带宽"),
+    "bench.fma": Sentence("FMA peak", "FMA 峰值"),
+    "bench.fraction": Sentence("bandwidth used by decode", "解码占用的带宽"),
+    "bench.memory": Sentence("peak memory", "内存峰值"),
+    "bench.load": Sentence("load", "加载"),
+    "bench.machine": Sentence("on", "机器"),
+    "bench.speed": Sentence("{rate:.1f} tokens/s", "{rate:.1f} 词元/秒"),
+    "bench.total_speed": Sentence("{rate:.1f} tokens/s in total", "共 {rate:.1f} 词元/秒"),
+    "bench.prefill_speed": Sentence("{rate:.0f} tokens/s", "{rate:.0f} 词元/秒"),
+    "bench.bandwidths": Sentence(
+        "{median:.1f} GB/s, {best:.1f} at best", "{median:.1f} GB/s，最高 {best:.1f}"
+    ),
+    "bench.measured": Sentence("{peak:.0f} GFLOP/s measured", "实测 {peak:.0f} GFLOP/s"),
+    "bench.isa": Sentence("{isa}, {threads} threads", "{isa}，{threads} 个线程"),
+}
+
+_STORED = {
+    "list.model": Sentence("MODEL", "模型"),
+    "list.scheme": Sentence("SCHEME", "量化方案"),
+    "list.size": Sentence("SIZE", "大小"),
+    "list.last_used": Sentence("LAST USED", "最近使用"),
+    "list.as_fetched": Sentence("as fetched", "原始"),
+    "list.empty": Sentence(
+        "no model is in the cache; fetch one: dashinfer-lab pull smollm2-135m",
+        "缓存中没有模型，可下载一个：dashinfer-lab pull smollm2-135m",
+    ),
+    "cache.kind": Sentence("KIND", "类别"),
+    "cache.holds": Sentence("HOLDS", "内容"),
+    "cache.size": Sentence("SIZE", "大小"),
+    "cache.in": Sentence("IN", "文件"),
+    "cache.files": Sentence("{count} files", "{count} 个文件"),
+    "cache.models": Sentence("fetched models", "下载的模型"),
+    "cache.conversions": Sentence("converted models", "转换后的模型"),
+    "cache.objects": Sentence("compiled kernels", "编译后的算子"),
+    "cache.lowered": Sentence("lowered programs", "降级后的程序"),
+    "cache.where": Sentence(
+        "{path}, {free:.1f} GB free on its disk (DASHINFER_LAB_CACHE chooses another)",
+        "{path}，所在磁盘剩余 {free:.1f} GB（可用 DASHINFER_LAB_CACHE 另选位置）",
+    ),
+    "cache.removed": Sentence("removed {name}, {size}", "已删除 {name}，{size}"),
+    "cache.freed": Sentence("{count} removed, {size} freed", "共删除 {count} 项，释放 {size}"),
+    "models.model_type": Sentence("MODEL_TYPE", "模型类型"),
+    "models.architecture": Sentence("ARCHITECTURE", "架构"),
+    "models.description": Sentence("DESCRIPTION", "说明"),
+}
+
+_WORK = {
+    "work.converting": Sentence("converting", "转换"),
+    "work.parameters": Sentence(" parameters", " 参数"),
+    "work.fetching": Sentence("fetching", "下载"),
+    "convert.done": Sentence(
+        "converted to {scheme} in {seconds:.1f} s", "已转换为 {scheme}，用时 {seconds:.1f} 秒"
+    ),
+}
+
+_INFO_ZH = {
+    "cpu.isa": "处理器.指令集",
+    "cpu.model": "处理器.型号",
+    "cpu.llvm_cpu": "处理器.LLVM 名称",
+    "cpu.vector_bits": "处理器.向量位数",
+    "cpu.dot": "处理器.点积指令",
+    "cpu.features": "处理器.特性",
+    "threads.threads": "线程.线程数",
+    "threads.reason": "线程.原因",
+    "threads.affinity": "线程.亲和性",
+    "threads.physical_cores": "线程.物理核心",
+    "threads.cgroup_quota": "线程.cgroup 配额",
+    "memory.total_mb": "内存.总量 MB",
+    "memory.available_mb": "内存.可用 MB",
+    "memory.cgroup_limit_mb": "内存.cgroup 上限 MB",
+    "versions": "版本",
+    "paths.cache": "路径.缓存",
+    "paths.cache_is_writable": "路径.缓存可写",
+    "paths.cache_free_mb": "路径.缓存剩余 MB",
+    "paths.embedded_model": "路径.内置模型",
+}
+
+_ERRORS_ZH = {
+    "BaseException": "操作失败",
+    "KeyboardInterrupt": "已中断",
+    "MemoryError": "内存不足",
+    "OSError": "系统错误",
+    "DashInferLabError": "操作失败",
+    "ConfigError": "选项或环境变量的值不合理",
+    "HubError": "找不到模型，或无法下载、校验模型",
+    "HubUnreachableError": "没有网络，或模型站点没有响应",
+    "CheckpointError": "模型文件缺失、被截断或内容不符",
+    "UnsupportedModelError": "模型文件完好，但此版本不支持其中的内容",
+    "ConversionError": "无法转换该检查点",
+    "ArtifactError": "转换后的模型已损坏，或来自其他格式版本",
+    "TokenizerError": "分词器文件或对话模板不可用",
+    "RequestError": "请求被拒绝，其他请求不受影响",
+    "EngineError": "引擎无法服务",
+    "EngineClosedError": "引擎已关闭",
+    "EngineBusyError": "引擎队列已满",
+    "NonFiniteError": "请求遇到 NaN 或无穷大而终止，其他请求继续",
+    "JitKernelsError": "无法为本机编译或运行算子",
+}
+
+SENTENCES: Final[dict[str, Sentence]] = {
+    **_QUICKSTART,
+    **_CHAT,
+    **_FIGURES,
+    **_BENCH,
+    **_STORED,
+    **_WORK,
+    **{f"info.{name}": Sentence(name, chinese) for name, chinese in _INFO_ZH.items()},
+    **{
+        f"error.{name}": Sentence("error: {message}", f"错误：{chinese}\n{{message}}")
+        for name, chinese in _ERRORS_ZH.items()
+    },
+}
+"""Every sentence, by key."""
+
+_LANGUAGE: ContextVar[Language] = ContextVar("language", default="en")
+
+
+def choose_language(language: Language) -> None:
+    """Speak `language` from now on, in this context."""
+    _LANGUAGE.set(language)
+
+
+def text(key: str, **values: object) -> str:
+    """Return the sentence of `key` with its placeholders filled. An unknown key is a `KeyError`."""
+    sentence = SENTENCES[key]
+    chosen = sentence.zh if _LANGUAGE.get() == "zh" else sentence.en
+    return chosen.format(**values)
+
+
+def error_text(error: BaseException, message: str) -> str:
+    """Return `message` under the heading of the nearest class of `error` that has one."""
+    keys = (f"error.{kind.__name__}" for kind in type(error).__mro__)
+    return text(next(key for key in keys if key in SENTENCES), message=message)

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import io
+import json
+import signal
+from typing import Any, cast
+
+import pytest
+
+import dashinfer_lab
+from dashinfer_lab.cli.interruption import Interruption
+from dashinfer_lab.errors import RequestError, TokenizerError
+from tests.cli.conftest import FakeLLM, Shell, Terminal, Typed
+
+ANSWER = " Paris, a city"
+
+
+def _asked(llm: FakeLLM) -> list[list[tuple[str, str]]]:
+    """Role and content of every conversation the model was given."""
+    return [
+        [(message["role"], message["content"]) for message in cast("list[Any]", messages)]
+        for messages, _ in llm.asked
+    ]
+
+
+@pytest.fixture
+def trouble(made: list[FakeLLM], monkeypatch: pytest.MonkeyPatch) -> FakeLLM:
+    """The one model that the command will get, to prepare what befalls it."""
+    llm = FakeLLM("m")
+    monkeypatch.setattr(dashinfer_lab, "LLM", lambda *_, **__: llm)
+    return llm
+
+
+def test_a_pipe_gets_the_answers_and_nothing_else(
+    made: list[FakeLLM], shell: Shell, typed: Typed
+) -> None:
+    typed(io.StringIO("Hi\n\nAnd then?"))
+    ended = shell("chat", "m")
+
+    assert (ended.code, ended.out) == (0, f"{ANSWER}\n{ANSWER}\n")
+    assert ended.err == "4 tokens · 10.0 tokens/s · first token after 0.250 s\n" * 2
+    assert made[0].closed
+
+
+def test_every_answer_is_part_of_what_comes_after(
+    made: list[FakeLLM], shell: Shell, typed: Typed
+) -> None:
+    typed(io.StringIO("Hi\nAnd then?\n"))
+    shell("chat", "m", "--system", "Be brief.")
+
+    first = [("system", "Be brief."), ("user", "Hi")]
+    assert _asked(made[0]) == [first, [*first, ("assistant", ANSWER), ("user", "And then?")]]
+
+
+def test_chat_hands_every_option_on(made: list[FakeLLM], shell: Shell, typed: Typed) -> None:
+    typed(io.StringIO("Hi\n"))
+    shell(
+        *("chat", "m", "--temperature", "0.5", "--top-p", "0.9", "--max-tokens", "2"),
+        *("--seed", "42", "--weights", "bf16", "--threads", "1"),
+    )
+
+    (llm,) = made
+    params = llm.asked[0][1]
+    assert (llm.weights, llm.threads) == ("bf16", 1)
+    assert (params.temperature, params.top_p, params.max_tokens, params.seed) == (0.5, 0.9, 2, 42)
+
+
+def test_chat_as_json_prints_one_object(made: list[FakeLLM], shell: Shell, typed: Typed) -> None:
+    typed(io.StringIO("Hi\n/clear\nBye\n"))
+    turns = json.loads(shell("chat", "m", "--json").out)["turns"]
+
+    assert [(turn["message"], turn["text"]) for turn in turns] == [("Hi", ANSWER), ("Bye", ANSWER)]
+    assert turns[0]["finish_reason"] == "stop"
+    assert turns[0]["completion_tokens"] == 4
+
+
+def test_commands_change_the_conversation(made: list[FakeLLM], shell: Shell, typed: Typed) -> None:
+    typed(io.StringIO("Hi\n/system Be kind.\n/clear\nYes\n/system\n/clear\nNo\n/exit\nUnheard\n"))
+    ended = shell("chat", "m")
+
+    assert _asked(made[0]) == [
+        [("user", "Hi")],
+        [("system", "Be kind."), ("user", "Yes")],
+        [("user", "No")],
+    ]
+    assert "the system prompt is now: Be kind." in ended.err
+
+
+@pytest.mark.parametrize(("line", "said"), [("/help", "/system TEXT"), ("/hlep", "/hlep is no")])
+def test_help_is_near(
+    line: str, said: str, made: list[FakeLLM], shell: Shell, typed: Typed
+) -> None:
+    typed(io.StringIO(f"{line}\n"))
+    ended = shell("chat", "m")
+
+    assert ended.out == ""
+    assert said in ended.err
+    assert made[0].asked == []
+
+
+def test_a_space_before_a_slash_sends_it_as_text(
+    made: list[FakeLLM], shell: Shell, typed: Typed
+) -> None:
+    typed(io.StringIO(" /usr is what?\n"))
+    shell("chat", "m")
+
+    assert _asked(made[0]) == [[("user", "/usr is what?")]]
+
+
+@pytest.mark.parametrize("last", ["", "^C\n"], ids=["Ctrl-D", "Ctrl-C"])
+def test_leaving_at_the_prompt_is_no_error(
+    last: str, made: list[FakeLLM], shell: Shell, typed: Typed
+) -> None:
+    typed(Terminal(f"Hi\n{last}"))
+    ended = shell("chat", "m")
+
+    assert (ended.code, ended.out) == (0, f"{ANSWER}\n")
+    assert "/help" in ended.err
+    assert made[0].closed
+
+
+def test_an_interrupt_stops_one_answer_and_what_was_shown_is_kept(
+    trouble: FakeLLM, shell: Shell, typed: Typed
+) -> None:
+    trouble.interrupt_at = 2
+    typed(Terminal("Hi\nAnd then?\n"))
+    ended = shell("chat", "m")
+
+    assert (ended.code, ended.out) == (0, f" Paris,\n{ANSWER}\n")
+    assert ended.err.count("stopped · ") == 1
+    assert _asked(trouble)[1] == [("user", "Hi"), ("assistant", " Paris,"), ("user", "And then?")]
+
+
+def test_a_turn_stopped_before_its_first_word_is_left_out(
+    trouble: FakeLLM, shell: Shell, typed: Typed
+) -> None:
+    trouble.interrupt_at = 0
+    typed(Terminal("Hi\nAnd then?\n"))
+    shell("chat", "m")
+
+    assert _asked(trouble)[1] == [("user", "And then?")]
+
+
+def test_a_refused_message_does_not_end_a_conversation(
+    trouble: FakeLLM, shell: Shell, typed: Typed
+) -> None:
+    trouble.errors.append(RequestError("the prompt is too long"))
+    typed(Terminal("Long\nShort\n"))
+    ended = shell("chat", "m")
+
+    assert (ended.code, ended.out) == (0, f"{ANSWER}\n")
+    assert "error: the prompt is too long" in ended.err
+    assert _asked(trouble)[1] == [("user", "Short")]
+
+
+def test_a_refused_message_ends_a_pipe(trouble: FakeLLM, shell: Shell, typed: Typed) -> None:
+    trouble.errors.append(RequestError("the prompt is too long"))
+    typed(io.StringIO("Long\nShort\n"))
+
+    assert shell("chat", "m").code == 1
+
+
+def test_a_model_without_a_template_ends_with_its_error(
+    trouble: FakeLLM, shell: Shell, typed: Typed
+) -> None:
+    trouble.errors.append(TokenizerError("m has no chat template"))
+    typed(Terminal("Hi\n"))
+    ended = shell("chat", "m")
+
+    assert ended.code == 1
+    assert "m has no chat template" in ended.err
+    assert trouble.closed
+
+
+def test_an_interrupt_before_there_is_anything_to_stop_is_remembered() -> None:
+    stopped: list[bool] = []
+    with Interruption() as interruption:
+        signal.raise_signal(signal.SIGINT)
+        interruption.stops(lambda: stopped.append(True))
+
+    assert stopped == [True]
+
+
+def test_a_second_interrupt_is_not_held_back() -> None:
+    with Interruption():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
