@@ -20,7 +20,6 @@ __all__ = ["QuantizedRows", "ScaleType", "dequantize", "fits_float16", "quantize
 ScaleType = type[np.float16] | type[np.float32]
 
 _LEVELS = 255
-_FOLD_LENGTH = 16
 _TINY = np.finfo(np.float32).smallest_subnormal
 _LARGE = float(np.finfo(np.float32).max)
 
@@ -93,21 +92,31 @@ def _extremes(
     low = np.empty((n, num_groups(k, length)), np.float32)
     high = np.empty_like(low)
     groups = rows[:, : whole * length].reshape(n, whole, length)
-    low[:, :whole], high[:, :whole] = _folded(groups, np.minimum), _folded(groups, np.maximum)
+    low[:, :whole], high[:, :whole] = _extremes_of_groups(groups)
     if k % length:
         np.min(rows[:, whole * length :], axis=1, out=low[:, whole])
         np.max(rows[:, whole * length :], axis=1, out=high[:, whole])
     return low, high
 
 
-def _folded(groups: NDArray[np.float32], fold: np.ufunc) -> NDArray[np.float32]:
-    """Fold [N, G, length] to [N, G], faster than NumPy's own reduction along short rows."""
-    while groups.shape[2] > _FOLD_LENGTH and groups.shape[2] % 2 == 0:
-        half = groups.shape[2] // 2
-        groups = fold(groups[..., :half], groups[..., half:])
-    if groups.shape[2] > _FOLD_LENGTH:
-        return fold.reduce(groups, axis=2)
-    return fold.reduce(np.ascontiguousarray(groups.transpose(2, 0, 1)), axis=0)
+def _extremes_of_groups(
+    groups: NDArray[np.float32],
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return the minimum and maximum of [N, G, length] along its last axis.
+
+    NumPy is slow along short rows: transposed first, four floats at a time, it takes a third.
+    """
+    n, num, length = groups.shape
+    if length % 4:
+        return groups.min(axis=2), groups.max(axis=2)
+    quads = np.ascontiguousarray(groups).view(np.complex128).reshape(n * num, length // 4)
+    lanes = np.ascontiguousarray(quads.T).view(np.float32)
+
+    def folded(fold: np.ufunc) -> NDArray[np.float32]:
+        quarters = fold.reduce(lanes, axis=0).reshape(n * num, 4)
+        return fold.reduce(np.ascontiguousarray(quarters.T), axis=0).reshape(n, num)
+
+    return folded(np.minimum), folded(np.maximum)
 
 
 def _scale(low: NDArray[np.float32], high: NDArray[np.float32]) -> NDArray[np.float32]:
