@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -104,15 +103,38 @@ def _lines(interactive: bool) -> Iterator[str]:
     if not interactive:
         yield from iter(sys.stdin.readline, "")
         return
-    if sys.stdout.isatty():
-        _edit_lines()
+    ask = _ask_with_editing if sys.stdout.isatty() else _ask_on_stderr
     while True:
         try:
-            line = input(_PROMPT) if sys.stdout.isatty() else _ask_on_stderr()
+            line = ask()
         except (EOFError, KeyboardInterrupt):
             print(file=sys.stderr)
             return
         yield line
+
+
+def _ask_with_editing() -> str:
+    """Read a line with arrow keys and earlier lines; Ctrl-C drops what is typed, if anything is."""
+    try:
+        import readline
+    except ImportError:
+        return input(_PROMPT)
+    typed = ""
+
+    def interrupt() -> None:
+        nonlocal typed
+        typed = readline.get_line_buffer()  # it is lost as soon as `input` ends
+        raise KeyboardInterrupt
+
+    try:
+        with Interruption() as interruption:
+            interruption.stops(interrupt)
+            return input(_PROMPT)
+    except KeyboardInterrupt:
+        if not typed:
+            raise
+        print()
+        return ""
 
 
 def _ask_on_stderr() -> str:
@@ -122,11 +144,3 @@ def _ask_on_stderr() -> str:
     if not line:
         raise EOFError
     return line
-
-
-def _edit_lines() -> None:
-    """Let `input` offer arrow keys and earlier lines, where this Python can."""
-    try:
-        import_module("readline")
-    except ImportError:
-        return

@@ -27,7 +27,7 @@ class Interruption:
         )
 
     def stops(self, stop: Callable[[], object]) -> None:
-        """Call `stop` at Ctrl-C, or now where it came already; `stop` must be safe anywhere."""
+        """Call `stop` at Ctrl-C, or now where it came already; it must be safe anywhere."""
         self._stop = stop
         if self.asked:
             stop()

@@ -3,11 +3,13 @@ from __future__ import annotations
 import io
 import json
 import signal
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
 
 import dashinfer_lab
+import dashinfer_lab.cli.chat as chat_command
 from dashinfer_lab.cli.interruption import Interruption
 from dashinfer_lab.errors import RequestError, TokenizerError
 from tests.cli.conftest import FakeLLM, Shell, Terminal, Typed
@@ -188,3 +190,20 @@ def test_a_second_interrupt_is_not_held_back() -> None:
             signal.raise_signal(signal.SIGINT)
 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(("typed_so_far", "leaves"), [("half a li", False), ("", True)])
+def test_an_interrupt_drops_what_is_typed_before_it_leaves(
+    typed_so_far: str,
+    leaves: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    readline = pytest.importorskip("readline")
+    monkeypatch.setattr(readline, "get_line_buffer", lambda: typed_so_far)
+    monkeypatch.setattr("builtins.input", lambda _: signal.raise_signal(signal.SIGINT))
+
+    with pytest.raises(KeyboardInterrupt) if leaves else nullcontext():
+        assert chat_command._ask_with_editing() == ""
+
+    assert capsys.readouterr().out == ("" if leaves else "\n")
