@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from dashinfer_lab.engine.auto_weights import keep_bandwidth
 from dashinfer_lab.errors import EngineError, RequestError
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.sampling import SamplingParams
@@ -69,7 +70,8 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
     """Run `plan` on `llm`, and measure the machine's roof just before and after decoding.
 
     On a shared machine bandwidth drifts within seconds, so each repetition is held against the
-    mean of the two measurements around it, and medians are reported.
+    mean of the two measurements around it, and medians are reported. The bandwidth is kept, for
+    `weights="auto"` to foretell speed by.
     """
     from jit_kernels.bench import RoofMeter
 
@@ -96,6 +98,8 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
                 batch_decode_tok_s=_decode_rate(run.together()),
             )
         )
+    bandwidth_gbs = median(each.bandwidth_gbs for each in repetitions)
+    keep_bandwidth(llm.isa, llm.threads, bandwidth_gbs)
     return BenchmarkReport(
         decode_tok_s=median(each.decode_tok_s for each in repetitions),
         prefill_tok_s=median(each.prefill_tok_s for each in repetitions),
@@ -104,7 +108,7 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
         batch_decode_tok_s=median(each.batch_decode_tok_s for each in repetitions),
         weight_bytes=memory.weight_bytes,
         step_bytes=step_bytes,
-        read_bandwidth_gbs=median(each.bandwidth_gbs for each in repetitions),
+        read_bandwidth_gbs=bandwidth_gbs,
         best_bandwidth_gbs=max(bests),
         fma_peak_gflops=meter.fma_peak(),
         bandwidth_fraction=median(

@@ -35,7 +35,6 @@ Prompt = str | Mapping[str, Any]
 Message = Mapping[str, Any]
 """`{"role": "system" | "user" | "assistant", "content": text}`."""
 
-_AUTO_WEIGHTS = "a16w8"
 _KV_CACHE_DTYPES = ("auto", "fp32")
 _NOT_UNDERSTOOD = (
     'is not understood: give text, {"prompt": text} or {"prompt_token_ids": [...]}, or a list of '
@@ -62,8 +61,9 @@ class LLM:
     """Load `model` and generate with it; a context manager.
 
     model: directory of a checkpoint or a converted model, GGUF file, or an embedded model's name.
-    weights: "fp32", "bf16", "a16w8" or "a16w8:G"; "auto" takes a16w8. A checkpoint is converted
-    once, into the cache.  threads: None derives them from affinity, quota and cores.
+    weights: "fp32", "bf16", "a16w8" or "a16w8:G"; "auto" takes a16w8 but for the smallest models,
+    see `weights_reason`. A checkpoint is converted once, into the cache.
+    threads: None derives them from affinity, quota and cores.
     kv_cache_dtype: "fp32", which "auto" takes.  context_length, max_batch_tokens, kv_cache_bytes:
     see `LoadOptions`.  engine: see `EngineOptions`.  progress: told how far a conversion is.
     """
@@ -88,7 +88,8 @@ class LLM:
                 f"it is one of {', '.join(_KV_CACHE_DTYPES)}"
             )
         options = LoadOptions(threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed)
-        self.artifact: Artifact = _open(model, weights, progress)
+        self._weights = weights
+        self.artifact: Artifact = _open(model, weights, threads, progress)
         self.tokenizer: Tokenizer | None = _tokenizer(self.artifact)
         loaded = load_runner(self.artifact, options)
         self._runner = loaded.runner
@@ -120,6 +121,13 @@ class LLM:
     def threads(self) -> int:
         """Worker threads."""
         return self._thread_plan.threads
+
+    @property
+    def weights_reason(self) -> str:
+        """Why the weights are in their scheme, with memory, bytes a token and expected speed."""
+        from dashinfer_lab.engine.auto_weights import explain
+
+        return explain(self.artifact, self._weights, self.isa, self.threads)
 
     @property
     def engine(self) -> Engine:
@@ -274,7 +282,9 @@ class LLM:
         return self.tokenizer
 
 
-def _open(model: str | Path, weights: str, progress: Progress | None) -> Artifact:
+def _open(
+    model: str | Path, weights: str, threads: int | None, progress: Progress | None
+) -> Artifact:
     from dashinfer_lab.convert import Artifact, is_artifact
     from dashinfer_lab.convert.convert_cache import converted
     from dashinfer_lab.hub import resolve
@@ -289,7 +299,11 @@ def _open(model: str | Path, weights: str, progress: Progress | None) -> Artifac
                 f"weights={weights!r}, or leave weights='auto'"
             )
         return artifact
-    return Artifact.open(converted(path, _AUTO_WEIGHTS if weights == "auto" else weights, progress))
+    if weights == "auto":
+        from dashinfer_lab.engine.auto_weights import auto_scheme
+
+        weights = auto_scheme(path, threads)
+    return Artifact.open(converted(path, weights, progress))
 
 
 def _tokenizer(artifact: Artifact) -> Tokenizer | None:

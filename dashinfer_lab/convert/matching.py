@@ -16,7 +16,7 @@ __all__ = ["match_weights", "row_blocks"]
 _PREFIX = "model."
 _HEAD = "lm_head.weight"
 _FLOATS = {"float32", "float16", "bfloat16"}
-_BLOCK_BYTES = 4 << 20
+_BLOCK_BYTES = 16 << 20
 
 
 def match_weights(graph: ModelGraph, checkpoint: Checkpoint) -> Mapping[str, str]:

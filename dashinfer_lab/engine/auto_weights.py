@@ -1,0 +1,160 @@
+"""What `weights="auto"` takes, and why: memory, bytes a token reads, and tokens a second.
+
+`choose_weights` is arithmetic; the rest reads a checkpoint's size and a bandwidth measured before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from dashinfer_lab.config import cache_root
+from jit_kernels.isa import detect
+from jit_kernels.runtime.topology import thread_plan
+
+if TYPE_CHECKING:
+    from dashinfer_lab.convert import Artifact
+
+__all__ = [
+    "WeightsChoice",
+    "auto_scheme",
+    "choose_weights",
+    "explain",
+    "keep_bandwidth",
+    "kept_bandwidth",
+]
+
+# Codes of one byte, and a scale and a minimum of two bytes for 64 of them.
+_BYTES: Final = {"fp32": 4.0, "a16w8": 1 + 4 / 64}
+_TINY_PARAMETERS: Final = 4_000_000  # 16 MB in fp32 lie in a processor's cache
+_UNNOTICED_SECONDS: Final = 2e-4  # about what a step takes beside reading weights
+_MOST_BYTES_PER_PARAMETER: Final = 8  # fp32 takes 4; a small GGUF file is half vocabulary
+_WEIGHT_FILES: Final = (".safetensors", ".gguf")
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsChoice:
+    """A scheme, and in a sentence or two why it was chosen."""
+
+    scheme: str
+    reason: str
+
+
+def choose_weights(
+    num_parameters: int, available_bytes: int, bandwidth_gbs: float | None = None
+) -> WeightsChoice:
+    """Choose a16w8, or fp32 where that fits and is as fast as far as anybody can tell.
+
+    available_bytes: memory that is free.  bandwidth_gbs: 1e9 bytes a second that can be read;
+    None where it was never measured: then only tiny models stay in fp32.
+    """
+    needed = {scheme: size * num_parameters for scheme, size in _BYTES.items()}
+    saved = needed["fp32"] - needed["a16w8"]
+    is_tiny = num_parameters <= _TINY_PARAMETERS
+    unnoticed = bandwidth_gbs is not None and saved <= _UNNOTICED_SECONDS * bandwidth_gbs * 1e9
+    exact = (is_tiny or unnoticed) and needed["fp32"] <= available_bytes
+    scheme = "fp32" if exact else "a16w8"
+    if exact:
+        why = "the model is tiny" if is_tiny else "reading fewer bytes would not be noticed"
+    elif needed["a16w8"] > available_bytes:
+        why = "the smallest, but larger than free memory: decoding will wait for the disk"
+    else:
+        why = f"{needed['fp32'] / needed['a16w8']:.1f} times fewer bytes a token than fp32"
+    return WeightsChoice(
+        scheme,
+        f"{scheme}: {why}; {_figures(scheme, needed, available_bytes)}; "
+        f"{_speed(needed[scheme], bandwidth_gbs)}",
+    )
+
+
+def _figures(scheme: str, needed: dict[str, float], available_bytes: int) -> str:
+    return (
+        f"a token reads about {needed[scheme] / 1e6:.0f} MB of weights, "
+        f"{available_bytes / 1e6:.0f} MB of memory are free"
+    )
+
+
+def _speed(bytes_per_token: float, bandwidth_gbs: float | None) -> str:
+    if bandwidth_gbs is None:
+        return "no bandwidth was measured here yet (dashinfer-lab bench), so speed is not foretold"
+    rate = bandwidth_gbs * 1e9 / max(1.0, bytes_per_token)
+    return f"at {bandwidth_gbs:.1f} GB/s that is at most {rate:.0f} tokens/s"
+
+
+def auto_scheme(source: Path, threads: int | None = None) -> str:
+    """Return the scheme for the checkpoint at `source`; a large one is not even opened.
+
+    Raises CheckpointError for files that cannot be read.
+    """
+    files = source.iterdir() if source.is_dir() else [source]
+    file_bytes = sum(path.stat().st_size for path in files if path.suffix in _WEIGHT_FILES)
+    available = _available_bytes()
+    bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
+    fewest_parameters = file_bytes // _MOST_BYTES_PER_PARAMETER
+    if choose_weights(fewest_parameters, available, bandwidth).scheme == "a16w8":
+        return "a16w8"
+    from dashinfer_lab.hub import open_checkpoint
+
+    with closing(open_checkpoint(source)) as checkpoint:
+        count = sum(prod(checkpoint.info(name).shape) for name in checkpoint.names())
+    return choose_weights(count, available, bandwidth).scheme
+
+
+def explain(artifact: Artifact, asked: str, isa: str, threads: int) -> str:
+    """Say why a model that was loaded with `weights=asked` has the scheme it has."""
+    scheme = artifact.metadata["scheme"]
+    if asked != "auto":
+        return f"{scheme}: it was asked for"
+    stored = artifact.tensors.items()
+    count = sum(
+        prod(tensor.shape) for name, tensor in stored if not name.endswith((".scale", ".minimum"))
+    )
+    bandwidth = kept_bandwidth(isa, threads)
+    choice = choose_weights(count, _available_bytes(), bandwidth)
+    if choice.scheme == scheme.partition(":")[0]:
+        return choice.reason
+    return f'{scheme}: the model was converted so; "auto" would now take {choice.reason}'
+
+
+def _available_bytes() -> int:
+    import psutil
+
+    return psutil.virtual_memory().available
+
+
+def _roof_file() -> Path:
+    return cache_root() / "roof.json"
+
+
+def kept_bandwidth(isa: str, threads: int) -> float | None:
+    """Return the GB a second that were measured for `isa` and `threads`, if they ever were."""
+    value = _kept(_roof_file()).get(_key(isa, threads))
+    return float(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def keep_bandwidth(isa: str, threads: int, bandwidth_gbs: float) -> None:
+    """Keep a measured bandwidth in the cache; where that cannot be written, it is forgotten."""
+    path = _roof_file()
+    known = {**_kept(path), _key(isa, threads): round(bandwidth_gbs, 3)}
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(known, indent=1), encoding="utf-8")
+        temporary.replace(path)
+
+
+def _key(isa: str, threads: int) -> str:
+    return f"{isa}, {threads} threads"
+
+
+def _kept(path: Path) -> dict[str, object]:
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # absent, or damaged: measured anew by the next benchmark
+        return {}
+    return cast("dict[str, object]", known) if isinstance(known, dict) else {}
