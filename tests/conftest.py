@@ -16,7 +16,7 @@ _SHARED = ("models", "objects")  # what is addressed by checksum and costs much 
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Convert into a directory of this session; fetched models and compiled objects are shared."""
+    """Convert into a directory of this test run; fetched models and compiled objects are shared."""
     root = tmp_path_factory.mktemp("cache")
     for name in _SHARED:
         (_REAL_CACHE / name).mkdir(parents=True, exist_ok=True)
