@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
+from time import perf_counter
 from typing import Final
 
 from dashinfer_lab import __version__
@@ -46,13 +47,14 @@ def convert(
     *,
     progress: Progress | None = None,
     overwrite: bool = False,
+    clock: Callable[[], float] = perf_counter,
 ) -> Artifact:
     """Convert `checkpoint` under `scheme` into `directory` and open the result.
 
     Returns at once where `directory` already holds this very conversion. Raises ConversionError
     where it holds anything else (unless `overwrite` and it is an artifact), for weights that are
     not finite and for lack of disk space; CheckpointError for tensors that do not fit. Whatever
-    happens, `directory` is left as it was or complete.
+    happens, `directory` is left as it was or complete. `clock` tells seconds, for `progress`.
     """
     from dashinfer_lab.models import build_graph  # what is converted runs without it
 
@@ -62,7 +64,7 @@ def convert(
 
     def write(staging: Path) -> None:
         require_space(staging, _space_needed(graph))
-        _write(checkpoint, graph, metadata, staging, progress)
+        _write(checkpoint, graph, metadata, staging, progress, clock)
 
     return published(directory, metadata["identity"], write, overwrite=overwrite)
 
@@ -110,6 +112,7 @@ def _write(
     metadata: Mapping[str, str],
     staging: Path,
     progress: Progress | None,
+    clock: Callable[[], float],
 ) -> None:
     shapes = {name: shape for w in graph.weights for name, shape in w.stored_shapes().items()}
     shapes |= {name: table.shape for name, table in graph.tables.items()}
@@ -123,7 +126,7 @@ def _write(
         tempfile.TemporaryFile(dir=staging) as minimums,
     ):
         spools = (scales, minimums)
-        WeightWriter(checkpoint, sources, container, spools, workers, progress).write(graph)
+        WeightWriter(checkpoint, sources, container, spools, workers, progress, clock).write(graph)
         for name, table in graph.tables.items():
             container.append(name, "F32", table.shape, [table])
         path = staging / GRAPH_FILE

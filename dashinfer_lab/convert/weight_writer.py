@@ -34,11 +34,23 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ConversionProgress:
-    """How far a conversion is, in parameters."""
+    """How far a conversion is, in parameters, `seconds` after its first weight was begun."""
 
     weight: str
     done: int
     total: int
+    seconds: float
+
+    @property
+    def parameters_per_second(self) -> float | None:
+        """Mean rate so far; None before any time has passed."""
+        return self.done / self.seconds if self.done and self.seconds > 0 else None
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Time that the rest takes at this rate; None where the rate is not known."""
+        rate = self.parameters_per_second
+        return None if rate is None else (self.total - self.done) / rate
 
 
 Progress = Callable[[ConversionProgress], None]
@@ -49,6 +61,7 @@ class WeightWriter:
     """Writes every weight of a graph, read from `checkpoint` under its name in `sources`.
 
     `spools` are scratch files for scales and minimums, whose regions come after the panels.
+    `clock` tells seconds, for `progress` alone.
     """
 
     checkpoint: Checkpoint
@@ -57,13 +70,16 @@ class WeightWriter:
     spools: tuple[BinaryIO, BinaryIO]
     workers: Executor
     progress: Progress | None
+    clock: Callable[[], float]
     done: int = 0
+    begin_seconds: float = 0.0
 
     def write(self, graph: ModelGraph) -> None:
         """Write all regions.
 
         Raises ConversionError for weights that are not finite, CheckpointError for short reads.
         """
+        self.begin_seconds = self.clock()
         matrices = [weight for weight in graph.weights if weight.is_matrix]
         group_types = {
             weight.name: self._write_panels(weight, graph.num_parameters) for weight in matrices
@@ -118,7 +134,8 @@ class WeightWriter:
                 yield block.panels
             if self.progress is not None:
                 done = self.done + rows.stop * weight.shape[1]
-                self.progress(ConversionProgress(weight.name, done, total))
+                seconds = self.clock() - self.begin_seconds
+                self.progress(ConversionProgress(weight.name, done, total, seconds))
 
     def _write_groups(
         self, weight: WeightDeclaration, part: str, stored_type: str, spool: BinaryIO

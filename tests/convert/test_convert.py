@@ -6,6 +6,7 @@ import os
 import shutil
 from collections import namedtuple
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,25 @@ def test_progress_rises_to_the_number_of_parameters(tmp_path: Path) -> None:
     assert seen[-1].weight == DOWN
     norms = 5 * 60
     assert seen[-1].total - seen[-1].done == norms
+
+
+def test_progress_tells_rate_and_time_left_by_the_clock_it_is_given(tmp_path: Path) -> None:
+    ticks = count(100.0, 2.0)
+    seen: list[ConversionProgress] = []
+    convert(
+        tiny_checkpoint(tiny_config()),
+        tmp_path / "model",
+        "fp32",
+        progress=seen.append,
+        clock=lambda: next(ticks),
+    )
+
+    assert len(seen) > 2
+    assert [step.seconds for step in seen] == [2.0 * (i + 1) for i in range(len(seen))]
+    for step in seen:
+        assert step.parameters_per_second == step.done / step.seconds
+        left = step.total - step.done
+        assert step.remaining_seconds == pytest.approx(left * step.seconds / step.done)
 
 
 @pytest.mark.parametrize("scheme", ["fp32", "bf16", "a16w8"])
