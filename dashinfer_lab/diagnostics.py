@@ -23,7 +23,7 @@ _MEMORY_LIMITS = (
 
 
 def diagnose() -> dict[str, Mapping[str, object]]:
-    """Facts by topic: instruction set, threads and why, memory, versions, places.
+    """Facts by topic: instruction set, threads and why, memory, weights, versions, places.
 
     Raises `IsaError` where no instruction set can be used.
     """
@@ -31,6 +31,7 @@ def diagnose() -> dict[str, Mapping[str, object]]:
         "cpu": _cpu(),
         "threads": _threads(),
         "memory": _memory(),
+        "weights": _weights(),
         "versions": _versions(),
         "paths": _paths(),
     }
@@ -85,6 +86,12 @@ def _memory_limit_mb(read: Callable[[str], str | None]) -> int | None:
         if limit.isdigit() and int(limit) < 1 << 60:
             return int(limit) // 1_000_000
     return None
+
+
+def _weights() -> dict[str, object]:
+    from dashinfer_lab.engine.auto_weights import rule
+
+    return {"auto": rule()}
 
 
 def _versions() -> dict[str, object]:

@@ -6,7 +6,7 @@ Joins artifact, tokenizer and engine; computes nothing itself.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any, cast
 from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle
 from dashinfer_lab.engine.loading import LoadOptions, load_runner
+from dashinfer_lab.engine.opening import open_model
 from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
 from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import OpProfile, ProfileRecorder
+from dashinfer_lab.progress import LoadProgress, load_bars
 from dashinfer_lab.sampling import SamplingParams
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from dashinfer_lab.convert import Artifact, Progress
+    from dashinfer_lab.convert import Artifact
     from dashinfer_lab.tokenizer import Tokenizer
 
 __all__ = ["LLM", "MemoryReport", "Message", "Prompt"]
@@ -60,18 +62,21 @@ class MemoryReport:
 class LLM:
     """Load `model` and generate with it; a context manager.
 
-    model: directory of a checkpoint or a converted model, GGUF file, or an embedded model's name.
+    model: directory of a checkpoint or a converted model, GGUF file, a hub's id, an embedded
+    model's name, or a transformers model in memory.  tokenizer: the last one's tokenizer.
     weights: "fp32", "bf16", "a16w8" or "a16w8:G"; "auto" takes a16w8 but for the smallest models,
     see `weights_reason`. A checkpoint is converted once, into the cache.
     threads: None derives them from affinity, quota and cores.
     kv_cache_dtype: "fp32", which "auto" takes.  context_length, max_batch_tokens, kv_cache_bytes:
-    see `LoadOptions`.  engine: see `EngineOptions`.  progress: told how far a conversion is.
+    see `LoadOptions`.  engine: see `EngineOptions`.
+    progress: True shows a bar while the model is fetched or converted, where a person watches.
     """
 
     def __init__(
         self,
-        model: str | Path,
+        model: str | Path | Any,
         *,
+        tokenizer: Any = None,
         weights: str = "auto",
         threads: int | None = None,
         kv_cache_dtype: str = "auto",
@@ -79,7 +84,7 @@ class LLM:
         max_batch_tokens: int = 512,
         kv_cache_bytes: int | None = None,
         engine: EngineOptions | None = None,
-        progress: Progress | None = None,
+        progress: LoadProgress | bool = True,
         chaos_seed: int | None = None,
     ) -> None:
         if kv_cache_dtype not in _KV_CACHE_DTYPES:
@@ -87,9 +92,11 @@ class LLM:
                 f"kv_cache_dtype={kv_cache_dtype!r} is not supported; "
                 f"it is one of {', '.join(_KV_CACHE_DTYPES)}"
             )
+        _require_engine_options(engine)
         options = LoadOptions(threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed)
         self._weights = weights
-        self.artifact: Artifact = _open(model, weights, threads, progress)
+        with _progress(progress) as told:
+            self.artifact: Artifact = open_model(model, tokenizer, weights, threads, told)
         self.tokenizer: Tokenizer | None = _tokenizer(self.artifact)
         loaded = load_runner(self.artifact, options)
         self._runner = loaded.runner
@@ -282,28 +289,20 @@ class LLM:
         return self.tokenizer
 
 
-def _open(
-    model: str | Path, weights: str, threads: int | None, progress: Progress | None
-) -> Artifact:
-    from dashinfer_lab.convert import Artifact, is_artifact
-    from dashinfer_lab.convert.convert_cache import converted
-    from dashinfer_lab.hub import resolve
+def _progress(given: object) -> AbstractContextManager[LoadProgress]:
+    if given is True:
+        return load_bars()
+    if given is False or isinstance(given, LoadProgress):
+        return nullcontext(given or LoadProgress())
+    raise ConfigError(f"progress={given!r:.80} is not possible: give True, False or a LoadProgress")
 
-    path = resolve(model)
-    if is_artifact(path):
-        artifact = Artifact.open(path)
-        scheme = artifact.metadata.get("scheme", "")
-        if weights not in ("auto", scheme, scheme.partition(":")[0]):
-            raise ConfigError(
-                f"{path} was converted to {scheme}, not {weights}: load its checkpoint with "
-                f"weights={weights!r}, or leave weights='auto'"
-            )
-        return artifact
-    if weights == "auto":
-        from dashinfer_lab.engine.auto_weights import auto_scheme
 
-        weights = auto_scheme(path, threads)
-    return Artifact.open(converted(path, weights, progress))
+def _require_engine_options(given: object) -> None:
+    if given is not None and not isinstance(given, EngineOptions):
+        raise ConfigError(
+            f"engine={given!r:.80} is not possible: give EngineOptions, such as "
+            "EngineOptions(max_running=8), or leave it away"
+        )
 
 
 def _tokenizer(artifact: Artifact) -> Tokenizer | None:

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from dashinfer_lab.benchmark import BenchmarkPlan, BenchmarkReport, measure
+from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.messages import text
 from dashinfer_lab.cli.options import AsJson, KvCacheDtype, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_json, print_rows, remark
-from dashinfer_lab.cli.progress import conversion_bar
 
 __all__ = ["bench", "rows"]
 
@@ -30,26 +30,18 @@ def bench(
     as_json: AsJson = False,
 ) -> None:
     """Measure MODEL: decoding, prefill, memory, and the share of the bandwidth it reaches."""
-    from dashinfer_lab import LLM
-
     plan = BenchmarkPlan(prompt_tokens, new_tokens, prefill_tokens, batch, repetitions)
     busy = os.getloadavg()[0]
     if busy > 1:
         remark(text("bench.busy", load=busy))
     begin = perf_counter()
-    with conversion_bar() as progress:
-        llm = LLM(
-            model,
-            weights=weights,
-            threads=threads,
-            kv_cache_dtype=kv_cache_dtype,
-            progress=progress,
-        )
+    llm = load(model, weights, threads, kv_cache_dtype, as_json=as_json)
     load_seconds = perf_counter() - begin
     with llm:
+        facts = weights_facts(llm) if as_json else {}
         report = measure(llm, plan, load_seconds=load_seconds)
     if as_json:
-        print_json({"model": model, **report.as_dict()})
+        print_json({"model": model, **report.as_dict(), **facts})
     else:
         print_rows(rows(report))
 

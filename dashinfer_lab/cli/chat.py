@@ -12,10 +12,10 @@ import typer
 from dashinfer_lab.cli.conversation import Conversation
 from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.interruption import Interruption
+from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.messages import text
 from dashinfer_lab.cli.options import AsJson, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_error, print_json, remark
-from dashinfer_lab.cli.progress import conversion_bar
 from dashinfer_lab.errors import NonFiniteError, RequestError
 
 if TYPE_CHECKING:
@@ -42,14 +42,12 @@ def chat(
 
     Lines of a pipe are messages; only answers go to stdout.
     """
-    from dashinfer_lab import LLM, SamplingParams
+    from dashinfer_lab import SamplingParams
 
     params = SamplingParams(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
-    with conversion_bar() as progress:
-        llm = LLM(model, weights=weights, threads=threads, progress=progress)
     interactive = sys.stdin.isatty()
     conversation = Conversation(system)
-    with llm:
+    with load(model, weights, threads, as_json=as_json) as llm:
         if interactive:
             remark(text("chat.ready", model=model, isa=llm.isa, threads=llm.threads))
         turns: list[dict[str, object]] = []
@@ -60,8 +58,8 @@ def chat(
                 if not interactive:
                     raise
                 print_error(error, as_json=False)
-    if as_json:
-        print_json({"model": model, "turns": turns})
+        if as_json:
+            print_json({"model": model, "turns": turns, **weights_facts(llm)})
 
 
 def _answer(

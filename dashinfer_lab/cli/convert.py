@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from dashinfer_lab.cli.messages import text
+from dashinfer_lab.cli.messages import language, text
 from dashinfer_lab.cli.options import AsJson, Model, Weights
 from dashinfer_lab.cli.output import print_json, remark
-from dashinfer_lab.cli.progress import conversion_bar, fetch_bar
 from dashinfer_lab.errors import ConversionError
+from dashinfer_lab.progress import load_bars
 
 __all__ = ["convert"]
 
@@ -31,13 +31,13 @@ def convert(
     from dashinfer_lab.hub import open_checkpoint, resolve
 
     begin = perf_counter()
-    with fetch_bar() as fetched:
-        source = resolve(model, fetched)
+    with load_bars(language()) as progress:
+        source = resolve(model, progress.fetch)
     if is_artifact(source):
         raise ConversionError(f"{source} is converted already: give the checkpoint it is made from")
-    with closing(open_checkpoint(source)) as checkpoint, conversion_bar() as progress:
+    with closing(open_checkpoint(source)) as checkpoint, load_bars(language()) as progress:
         artifact = convert_checkpoint(
-            checkpoint, output, weights, progress=progress, overwrite=overwrite
+            checkpoint, output, weights, progress=progress.convert, overwrite=overwrite
         )
     seconds = perf_counter() - begin
     if as_json:

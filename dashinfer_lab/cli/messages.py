@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from dashinfer_lab.config import Language
 
-__all__ = ["SENTENCES", "Sentence", "choose_language", "error_text", "text"]
+__all__ = ["SENTENCES", "Sentence", "choose_language", "error_text", "language", "text"]
 
 
 class Sentence(NamedTuple):
@@ -146,10 +146,26 @@ _STORED = {
     "models.description": Sentence("DESCRIPTION", "说明"),
 }
 
+_SHOW = {
+    "show.model": Sentence("model", "模型"),
+    "show.path": Sentence("path", "路径"),
+    "show.kind": Sentence("kind", "类别"),
+    "show.kind.converted": Sentence("converted", "转换后的模型"),
+    "show.kind.checkpoint": Sentence("checkpoint", "检查点"),
+    "show.scheme": Sentence("scheme", "量化方案"),
+    "show.weight_bytes": Sentence("weights", "权重大小"),
+    "show.weights_reason": Sentence("auto weights", "自动选择"),
+    "show.source": Sentence("source", "来源"),
+    "show.revision": Sentence("revision", "版本"),
+    "show.licence": Sentence("licence", "许可证"),
+    "show.context_length": Sentence("context", "上下文长度"),
+    "show.tokenizer": Sentence("tokenizer", "分词器"),
+    "show.unknown": Sentence("unknown", "未知"),
+    "show.as_converted": Sentence("as it would be converted", "转换后将为"),
+}
+
 _WORK = {
-    "work.converting": Sentence("converting", "转换"),
-    "work.parameters": Sentence(" parameters", " 参数"),
-    "work.fetching": Sentence("fetching", "下载"),
+    "load.weights": Sentence("weights {reason}", "权重 {reason}"),
     "convert.done": Sentence(
         "converted to {scheme} in {seconds:.1f} s", "已转换为 {scheme}，用时 {seconds:.1f} 秒"
     ),
@@ -170,6 +186,7 @@ _INFO_ZH = {
     "memory.total_mb": "内存.总量 MB",
     "memory.available_mb": "内存.可用 MB",
     "memory.cgroup_limit_mb": "内存.cgroup 上限 MB",
+    "weights.auto": "权重.自动选择",
     "versions": "版本",
     "paths.cache": "路径.缓存",
     "paths.cache_is_writable": "路径.缓存可写",
@@ -205,6 +222,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     **_FIGURES,
     **_BENCH,
     **_STORED,
+    **_SHOW,
     **_WORK,
     **{f"info.{name}": Sentence(name, chinese) for name, chinese in _INFO_ZH.items()},
     **{
@@ -220,6 +238,11 @@ _LANGUAGE: ContextVar[Language] = ContextVar("language", default="en")
 def choose_language(language: Language) -> None:
     """Speak `language` from now on, in this context."""
     _LANGUAGE.set(language)
+
+
+def language() -> Language:
+    """Language spoken now."""
+    return _LANGUAGE.get()
 
 
 def text(key: str, **values: object) -> str:

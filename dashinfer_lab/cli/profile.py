@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.options import AsJson, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_json
-from dashinfer_lab.cli.progress import conversion_bar
 
 __all__ = ["profile"]
 
@@ -24,17 +24,16 @@ def profile(
     as_json: AsJson = False,
 ) -> None:
     """Continue PROMPT with MODEL and show where the time went, prefill and decode apart."""
-    from dashinfer_lab import LLM, SamplingParams
+    from dashinfer_lab import SamplingParams
 
     params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
-    with conversion_bar() as progress:
-        llm = LLM(model, weights=weights, threads=threads, progress=progress)
-    with llm:
+    with load(model, weights, threads, as_json=as_json) as llm:
         if prompt is None:
             found = llm.profile(sampling_params=params)
         else:
             found = llm.profile(prompt, params)
+        facts = weights_facts(llm) if as_json else {}
     if as_json:
-        print_json(found.as_dict())
+        print_json({**found.as_dict(), **facts})
     else:
         print(found)

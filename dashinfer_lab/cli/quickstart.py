@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dashinfer_lab.cli.figures import Figures
-from dashinfer_lab.cli.messages import text
+from dashinfer_lab.cli.messages import language, text
 from dashinfer_lab.cli.options import AsJson, Threads, Weights
 from dashinfer_lab.cli.output import print_json, remark
-from dashinfer_lab.cli.progress import conversion_bar, fetch_bar
+from dashinfer_lab.progress import load_bars
 
 if TYPE_CHECKING:
     from dashinfer_lab.llm import LLM
@@ -56,12 +56,12 @@ def _load(weights: str, threads: int | None) -> LLM:
     from dashinfer_lab.hub import resolve
 
     remark(text("quickstart.fetch"))
-    with fetch_bar() as progress:
-        path = resolve(_MODEL, progress)
+    with load_bars(language()) as progress:
+        path = resolve(_MODEL, progress.fetch)
     remark(f"      {path}, {path.stat().st_size / 1e6:.0f} MB")
     remark(text("quickstart.convert", weights=weights))
-    with conversion_bar() as progress:
-        directory = converted(path, weights, progress)
+    with load_bars(language()) as progress:
+        directory = converted(path, weights, progress.convert)
     remark(f"      {directory}")
     remark(text("quickstart.load"))
     llm = LLM(directory, threads=threads)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dashinfer_lab.cli.figures import Figures
+from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.options import AsJson, KvCacheDtype, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_json
-from dashinfer_lab.cli.progress import conversion_bar
 
 if TYPE_CHECKING:
     from dashinfer_lab.llm import LLM
@@ -32,20 +32,12 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Complete PROMPT with MODEL; the text streams to stdout."""
-    from dashinfer_lab import LLM, SamplingParams
+    from dashinfer_lab import SamplingParams
 
     params = SamplingParams(
         temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, max_tokens=max_tokens
     )
-    with conversion_bar() as progress:
-        llm = LLM(
-            model,
-            weights=weights,
-            threads=threads,
-            kv_cache_dtype=kv_cache_dtype,
-            progress=progress,
-        )
-    with llm:
+    with load(model, weights, threads, kv_cache_dtype, as_json=as_json) as llm:
         if as_json:
             (output,) = llm.generate([prompt], params)
             print_json({"model": model, "prompt": prompt, **_described(output, llm)})
@@ -67,4 +59,5 @@ def _described(output: RequestOutput, llm: LLM) -> dict[str, object]:
         **Figures.of(output.metrics).as_dict(),
         "isa": llm.isa,
         "threads": llm.threads,
+        **weights_facts(llm),
     }

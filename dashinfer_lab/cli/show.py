@@ -8,16 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dashinfer_lab.cli.messages import language, text
 from dashinfer_lab.cli.options import AsJson, Model
 from dashinfer_lab.cli.output import print_json, print_rows
-from dashinfer_lab.cli.progress import fetch_bar
+from dashinfer_lab.progress import load_bars
 
 if TYPE_CHECKING:
     from dashinfer_lab.config import ModelConfig
 
 __all__ = ["show"]
-
-_SCHEME = "a16w8"  # what a checkpoint's graph is shown in, and what `weights="auto"` takes
 
 
 def show(model: Model, as_json: AsJson = False) -> None:
@@ -25,20 +24,25 @@ def show(model: Model, as_json: AsJson = False) -> None:
     from dashinfer_lab.convert import is_artifact
     from dashinfer_lab.hub import resolve
 
-    with fetch_bar() as progress:
-        path = resolve(model, progress)
-    facts, graph = _converted(path) if is_artifact(path) else _checkpoint(path)
+    with load_bars(language()) as progress:
+        path = resolve(model, progress.fetch)
+    is_converted = is_artifact(path)
+    facts, graph = _converted(path) if is_converted else _checkpoint(path)
     facts = {"model": model, "path": str(path), **facts}
     if as_json:
         print_json({**facts, "graph": graph})
         return
     del facts["config"]  # the graph's summary says it in words
-    print_rows((name, _text(name, value)) for name, value in facts.items())
-    print(f"\n{graph}")
+    print_rows((text(f"show.{name}"), _text(name, value)) for name, value in facts.items())
+    print("" if is_converted else f"\n{text('show.as_converted')}")
+    print(graph)
 
 
 def _converted(path: Path) -> tuple[dict[str, object], str]:
     from dashinfer_lab.convert import Artifact
+    from dashinfer_lab.engine.auto_weights import explain
+    from jit_kernels.isa import detect
+    from jit_kernels.runtime.topology import thread_plan
 
     artifact = Artifact.open(path)
     about = artifact.metadata
@@ -46,6 +50,7 @@ def _converted(path: Path) -> tuple[dict[str, object], str]:
         "kind": "converted",
         "scheme": about["scheme"],
         "weight_bytes": artifact.num_bytes,
+        "weights_reason": explain(artifact, "auto", detect().name, thread_plan().threads),
         "source": about["source"],
         "revision": about["revision"],
         "licence": about.get("licence") or None,
@@ -55,25 +60,27 @@ def _converted(path: Path) -> tuple[dict[str, object], str]:
 
 
 def _checkpoint(path: Path) -> tuple[dict[str, object], str]:
+    from dashinfer_lab.engine.auto_weights import choice_for
     from dashinfer_lab.hub import model_config, open_checkpoint
 
     with (
         closing(open_checkpoint(path)) as checkpoint,
         tempfile.TemporaryDirectory() as folder,
     ):
-        infos = [checkpoint.info(name) for name in checkpoint.names()]
+        stored, choice = checkpoint.stored_bytes(), choice_for(checkpoint)
         config = model_config(checkpoint.config)
         checkpoint.write_tokenizer(Path(folder))
         facts: dict[str, object] = {
             "kind": "checkpoint",
-            "scheme": ", ".join(sorted({info.dtype for info in infos})),
-            "weight_bytes": sum(info.num_bytes for info in infos),
+            "scheme": ", ".join(stored),
+            "weight_bytes": sum(stored.values()),
+            "weights_reason": choice.reason,
             "source": checkpoint.source,
             "revision": checkpoint.revision,
             "licence": checkpoint.licence,
             **_described(config, Path(folder)),
         }
-    return facts, f"as it would be converted\n{_graph(config, _SCHEME)}"
+    return facts, _graph(config, choice.scheme)
 
 
 def _described(config: ModelConfig, directory: Path) -> dict[str, object]:
@@ -105,4 +112,6 @@ def _text(name: str, value: object) -> str:
         return f"{value / 1e6:.1f} MB"
     if isinstance(value, dict):
         return ", ".join(f"{key} {each}" for key, each in value.items())
-    return "unknown" if value is None else str(value)
+    if name == "kind":
+        return text(f"show.kind.{value}")
+    return text("show.unknown") if value is None else str(value)

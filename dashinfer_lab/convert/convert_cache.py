@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from contextlib import closing
 from pathlib import Path
 
 from dashinfer_lab.config import cache_root, expanded
@@ -12,10 +13,10 @@ from dashinfer_lab.convert.artifact import Artifact, is_artifact
 from dashinfer_lab.convert.converter import conversion_identity, convert
 from dashinfer_lab.convert.weight_writer import Progress
 from dashinfer_lab.errors import ArtifactError, CheckpointError
-from dashinfer_lab.hub import open_checkpoint
+from dashinfer_lab.hub import Checkpoint, open_checkpoint
 from dashinfer_lab.quantize import Scheme
 
-__all__ = ["converted"]
+__all__ = ["converted", "converted_checkpoint"]
 
 _SOURCES = ("*.safetensors", "*.gguf", "*.json", "*.model", "*.jinja")
 
@@ -29,21 +30,30 @@ def converted(source: Path, scheme: Scheme | str, progress: Progress | None = No
     if is_artifact(source):
         return source
     chosen = Scheme.parse(scheme)
-    target = _directory_for(expanded(source).resolve(), chosen)
+    path = expanded(source).resolve()
+    is_snapshot = path.parent.name == "snapshots"  # its own name is a revision
+    model = path.parent.parent.name if is_snapshot else path.stem
+    target = _directory_for(model, str(path), _fingerprint(path), chosen)
     if not _opens(target):
-        checkpoint = open_checkpoint(source)
-        try:
+        with closing(open_checkpoint(source)) as checkpoint:
             convert(checkpoint, target, chosen, progress=progress, overwrite=is_artifact(target))
-        finally:
-            checkpoint.close()
     return target
 
 
-def _directory_for(source: Path, scheme: Scheme) -> Path:
+def converted_checkpoint(
+    checkpoint: Checkpoint, scheme: Scheme | str, progress: Progress | None = None
+) -> Path:
+    """Return the artifact made from an open checkpoint, found again by its revision."""
+    chosen, source = Scheme.parse(scheme), checkpoint.source
+    target = _directory_for(Path(source).name, source, checkpoint.revision, chosen)
+    if not _opens(target):
+        convert(checkpoint, target, chosen, progress=progress, overwrite=is_artifact(target))
+    return target
+
+
+def _directory_for(model: str, source: str, revision: str, scheme: Scheme) -> Path:
     """Name the directory after the model, for people, and after all it depends on."""
-    key = conversion_identity(str(source), _fingerprint(source), scheme)
-    is_snapshot = source.parent.name == "snapshots"  # its own name is a revision
-    model = source.parent.parent.name if is_snapshot else source.stem
+    key = conversion_identity(source, revision, scheme)
     name = re.sub(r"[^\w.-]+", "_", f"{model}-{scheme}")
     return cache_root() / "conversions" / f"{name}-{key[:12]}"
 

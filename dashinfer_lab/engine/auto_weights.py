@@ -19,14 +19,17 @@ from jit_kernels.runtime.topology import thread_plan
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact
+    from dashinfer_lab.hub import Checkpoint
 
 __all__ = [
     "WeightsChoice",
     "auto_scheme",
+    "choice_for",
     "choose_weights",
     "explain",
     "keep_bandwidth",
     "kept_bandwidth",
+    "rule",
 ]
 
 # Codes of one byte, and a scale and a minimum of two bytes for 64 of them.
@@ -101,8 +104,24 @@ def auto_scheme(source: Path, threads: int | None = None) -> str:
     from dashinfer_lab.hub import open_checkpoint
 
     with closing(open_checkpoint(source)) as checkpoint:
-        count = sum(prod(checkpoint.info(name).shape) for name in checkpoint.names())
-    return choose_weights(count, available, bandwidth).scheme
+        return choice_for(checkpoint, threads).scheme
+
+
+def choice_for(checkpoint: Checkpoint, threads: int | None = None) -> WeightsChoice:
+    """Choose for all that `checkpoint` holds, with this machine's memory and kept bandwidth."""
+    count = sum(prod(checkpoint.info(name).shape) for name in checkpoint.names())
+    bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
+    return choose_weights(count, _available_bytes(), bandwidth)
+
+
+def rule(threads: int | None = None) -> str:
+    """Say in a sentence what "auto" takes on this machine, for models that fit."""
+    bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
+    bytes_saved = _BYTES["fp32"] - _BYTES["a16w8"]
+    unnoticed = _UNNOTICED_SECONDS * (bandwidth or 0) * 1e9 / bytes_saved
+    most = max(_TINY_PARAMETERS, unnoticed) / 1e6
+    measured = f"{bandwidth:.1f} GB/s were measured" if bandwidth else "no bandwidth was measured"
+    return f"a16w8; fp32 up to {most:.0f} million parameters ({measured})"
 
 
 def explain(artifact: Artifact, asked: str, isa: str, threads: int) -> str:

@@ -48,10 +48,16 @@ class LoadOptions:
             value = getattr(self, name)
             if value is None and name != "max_batch_tokens":
                 continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            if not _is_whole(value) or value < 1:
                 raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
+        if self.chaos_seed is not None and not _is_whole(self.chaos_seed):
+            raise ConfigError(f"chaos_seed={self.chaos_seed!r:.80} must be a whole number, or None")
         if self.threads is not None and self.threads > MAX_THREADS:
             raise ConfigError(f"threads={self.threads} exceeds the {MAX_THREADS} of a pool")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from dashinfer_lab.tensor import TensorInfo
 
-__all__ = ["Checkpoint", "row_range"]
+__all__ = ["Checkpoint", "bytes_by_type", "row_range"]
 
 
 class Checkpoint(Protocol):
@@ -40,6 +40,10 @@ class Checkpoint(Protocol):
         """Names of the tensors, spelled as Hugging Face does, in the order stored."""
         ...
 
+    def stored_bytes(self) -> Mapping[str, int]:
+        """Return the bytes of the weights by element type as the files have it, most first."""
+        ...
+
     def info(self, name: str) -> TensorInfo:
         """Return shape and element type of what `read` gives for `name`."""
         ...
@@ -65,6 +69,14 @@ class Checkpoint(Protocol):
     def __enter__(self) -> Checkpoint: ...
 
     def __exit__(self, *_: object) -> None: ...
+
+
+def bytes_by_type(tensors: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+    """Sum up the bytes of tensors, given as (element type, bytes); the largest sum first."""
+    sums: dict[str, int] = {}
+    for kind, num_bytes in tensors:
+        sums[kind] = sums.get(kind, 0) + num_bytes
+    return dict(sorted(sums.items(), key=lambda it: -it[1]))
 
 
 def row_range(shape: Sequence[int], rows: slice | None) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
-from dashinfer_lab.hub.checkpoint import row_range
+from dashinfer_lab.hub.checkpoint import bytes_by_type, row_range
 from dashinfer_lab.hub.files import read_bytes_at, write_json
 from dashinfer_lab.hub.gguf_config import (
     ROPE_FACTORS,
@@ -77,6 +77,15 @@ class GgufCheckpoint:
     def names(self) -> Sequence[str]:
         """Names of the tensors in Hugging Face's spelling, in the file's order."""
         return list(self._tensors)
+
+    def stored_bytes(self) -> Mapping[str, int]:
+        """Return the bytes of the weights by quantisation as GGUF names it, most first."""
+        from gguf import GGMLQuantizationType
+
+        return bytes_by_type(
+            (GGMLQuantizationType(it.quantization).name, it.num_bytes)
+            for it in self._tensors.values()
+        )
 
     def info(self, name: str) -> TensorInfo:
         """Return the shape of `name`; the element type is always float32."""

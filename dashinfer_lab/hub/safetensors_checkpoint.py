@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dashinfer_lab.errors import CheckpointError
-from dashinfer_lab.hub.checkpoint import row_range
+from dashinfer_lab.hub.checkpoint import bytes_by_type, row_range
 from dashinfer_lab.hub.files import confined, read_bytes_at, read_json_object
 from dashinfer_lab.hub.shards import ShardedTensor, find_tensors
 from dashinfer_lab.hub.snapshots import read_mark
@@ -79,6 +79,11 @@ class SafetensorsCheckpoint:
     def names(self) -> Sequence[str]:
         """Names of the weights, with the prefix `model.` where files lack it."""
         return list(self._tensors)
+
+    def stored_bytes(self) -> Mapping[str, int]:
+        """Return the bytes of the weights by element type, most first."""
+        infos = (self.info(name) for name in self._tensors)
+        return bytes_by_type((info.dtype, info.num_bytes) for info in infos)
 
     def info(self, name: str) -> TensorInfo:
         """Return shape and stored element type of `name`."""

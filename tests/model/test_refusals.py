@@ -11,7 +11,7 @@ import pytest
 
 from dashinfer_lab import LLM, SamplingParams
 from dashinfer_lab.engine import EngineOptions
-from dashinfer_lab.errors import ConfigError, RequestError
+from dashinfer_lab.errors import ConfigError, HubError, RequestError
 from tests.hub.tiny_models import write_gguf
 
 GREEDY = SamplingParams(temperature=0, max_tokens=2)
@@ -107,6 +107,12 @@ def test_what_is_no_conversation_is_refused(llm: LLM, messages: Any) -> None:
         ("kv_cache_bytes", 1 << 60, "of memory: lower it"),
         ("kv_cache_bytes", 10**40, "of memory: lower it"),
         ("context_length", 129, "exceeds the 128 positions"),
+        ("engine", 5, "engine=5 is not possible: give EngineOptions"),
+        ("engine", {"max_running": 2}, "engine=.* is not possible"),
+        ("progress", 5, "progress=5 is not possible"),
+        ("progress", None, "progress=None is not possible"),
+        ("kv_cache_dtype", [], "kv_cache_dtype=\\[\\] is not supported"),
+        ("chaos_seed", "x", "chaos_seed='x'"),
     ],
 )
 def test_an_impossible_size_is_refused_by_name(
@@ -116,6 +122,12 @@ def test_an_impossible_size_is_refused_by_name(
 
     with pytest.raises(ConfigError, match=said):
         LLM(path, **options)
+
+
+@pytest.mark.parametrize("model", [None, 5, {}, [], b"model", object(), LLM], ids=repr)
+def test_what_is_no_model_is_refused(model: Any) -> None:
+    with pytest.raises(HubError, match="is no model: give the directory of a checkpoint"):
+        LLM(model)
 
 
 def test_options_that_do_not_fit_the_model_leave_no_thread(path: Path) -> None:

@@ -17,13 +17,15 @@ pytestmark = pytest.mark.oracle
 
 
 @pytest.mark.parametrize("case", CASES[:2], ids=lambda case: case.name)
-def test_a_model_in_memory_converts_and_agrees_with_itself(case: TinyCase, tmp_path: Path) -> None:
+def test_a_model_in_memory_converts_and_agrees_with_itself(
+    case: TinyCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs = save_tiny_llama(case, tmp_path / "saved")
     ids = np.random.default_rng(5).integers(theirs.config.vocab_size, size=37).tolist()
 
-    artifact = convert(TransformersCheckpoint(theirs), tmp_path / "converted", "fp32")
+    monkeypatch.setenv("DASHINFER_LAB_CACHE", str(tmp_path / "cache"))
 
-    with LLM(artifact.directory) as ours:
+    with LLM(theirs, weights="fp32") as ours:
         error = relative_error(ours.logits(ids), whole_logits(theirs, ids))
     assert error.max() <= 1e-4
 

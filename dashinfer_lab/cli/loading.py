@@ -1,0 +1,43 @@
+"""A model for a command: bars while it is fetched and converted, and why its weights are so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dashinfer_lab.cli.messages import language, text
+from dashinfer_lab.cli.output import remark
+from dashinfer_lab.progress import load_bars
+
+if TYPE_CHECKING:
+    from dashinfer_lab.llm import LLM
+
+__all__ = ["load", "weights_facts"]
+
+
+def load(
+    model: str,
+    weights: str,
+    threads: int | None,
+    kv_cache_dtype: str = "auto",
+    *,
+    as_json: bool,
+) -> LLM:
+    """Load MODEL; where "auto" chose its weights, say why on stderr, unless `as_json` will."""
+    from dashinfer_lab import LLM
+
+    with load_bars(language()) as progress:
+        llm = LLM(
+            model,
+            weights=weights,
+            threads=threads,
+            kv_cache_dtype=kv_cache_dtype,
+            progress=progress,
+        )
+    if weights == "auto" and not as_json:
+        remark(text("load.weights", reason=llm.weights_reason))
+    return llm
+
+
+def weights_facts(llm: LLM) -> dict[str, object]:
+    """What `--json` says of the weights of a loaded model."""
+    return {"weights_reason": llm.weights_reason}
