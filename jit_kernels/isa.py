@@ -75,7 +75,7 @@ AVX512 = Isa(
     "avx512",
     _LINUX_X86,
     "x86-64-v4",
-    32,
+    64,
     32,
     "vpdpwssd",
     _AVX512_FEATURES,

@@ -38,14 +38,13 @@ from jit_kernels.kernels.linear_operands import (
     Product,
     Weights,
 )
-from jit_kernels.kernels.linear_tiles import ActivationRows, Prefetch, Tile, rows_per_pass
+from jit_kernels.kernels.linear_tiles import ActivationRows, Tile, rows_in_registers
 from jit_kernels.types import BOOL, I64, U32
 
 __all__ = ["WORKSPACE_BYTES", "multiply"]
 
 _MANY_PANELS = 256  # for each worker
 _SHORT_RUNS = 64  # this many short runs would be a worker's share
-_PREFETCH_BYTES = 6144  # what memory delivers in its own latency, and some more
 
 
 def multiply(product: Product, weights: Weights) -> None:
@@ -60,7 +59,7 @@ def multiply(product: Product, weights: Weights) -> None:
         _gemm(product, weights)
 
 
-def _claimed_panels(product: Product) -> Iterator[Value[I64]]:
+def _claimed_runs(product: Product) -> Iterator[tuple[Value[I64], Value[I64]]]:
     """One long run of panels for each worker, read as one stream; where there are many, short runs.
 
     A run begins without anything prefetched, and a claim costs a cache line's trip between cores:
@@ -74,28 +73,35 @@ def _claimed_panels(product: Product) -> Iterator[Value[I64]]:
         is_long, tail = unit < workers, head + (unit - workers) * short
         begin = select(is_long, head * unit // workers, tail)
         end = select(is_long, head * (unit + 1) // workers, minimum(tail + short, total))
-        yield from loop(begin, end)
+        yield begin, end
 
 
 def _gemv(product: Product, weights: Weights, rows: int) -> None:
     """Up to `rows` rows; those beyond the last repeat it and are not written."""
+    at_once = weights.panels_at_once(rows)
+    for begin, end in _claimed_runs(product):
+        whole = begin + (end - begin) // at_once * at_once
+        for first in loop(begin, whole, at_once):
+            _multiply_panels(product, weights, rows, [first + panel for panel in range(at_once)])
+        if at_once > 1:
+            for panel in loop(whole, end):
+                _multiply_panels(product, weights, rows, [panel])
+
+
+def _multiply_panels(
+    product: Product, weights: Weights, rows: int, panels: list[Value[I64]]
+) -> None:
     indices = [minimum(index(row), product.num_rows - 1) for row in range(rows)]
     starts = [product.activations + row * product.row_steps for row in indices]
-    activations = ActivationRows(starts, 1)
-    at_once = rows_per_pass(current().isa)
-    firsts = range(0, rows, at_once)
-    tile = Tile(product.scratch.tiles, rows)
-    for panel in _claimed_panels(product):
+    in_registers = rows <= rows_in_registers(current().isa)
+    memory = product.scratch.tiles
+    tiles = [
+        Tile.in_registers(rows) if in_registers else Tile.in_memory(memory, rows) for _ in panels
+    ]
+    for tile in tiles:
         tile.clear()
-        for first_word in loop(0, product.num_words, weights.gemv_words):
-            num_words = minimum(product.num_words - first_word, weights.gemv_words)
-            block = Block(panel, first_word, num_words)
-            here = activations.after(first_word * weights.steps)
-            for turn, first in enumerate(firsts):
-                sums, part = tile.part(first, at_once), here.part(first, at_once)
-                numbers = indices[first : first + at_once]
-                prefetch = Prefetch(turn, len(firsts), _PREFETCH_BYTES)
-                weights.add_packed(sums, block, part, numbers, prefetch)
+    weights.multiply_panels(panels, tiles, ActivationRows(starts, 1), indices)
+    for panel, tile in zip(panels, tiles, strict=True):
         for row in range(rows):
             with when(index(row) < product.num_rows):
                 product.destination.finish(index(row), panel, tile[row])
@@ -134,7 +140,7 @@ def _row_block(
             done, num_strips = strip - first_strip, last_strip - first_strip
             _prefetch_share(upcoming, block_words, done, num_strips)
             sums = scratch.tiles + done * (tile_rows * VECTOR_LANES)
-            tile = Tile(sums, tile_rows)
+            tile = Tile.in_memory(sums, tile_rows)
             with when(first_word.equals(0)):
                 tile.clear()
             with when(is_last):

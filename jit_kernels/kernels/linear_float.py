@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop, minimum, select
+from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
@@ -24,11 +25,13 @@ from jit_kernels.kernels.linear_operands import (
 from jit_kernels.kernels.linear_tiles import (
     BF16_PAIRS,
     F32_WORDS,
+    PREFETCH_BYTES,
     ActivationRows,
     Arithmetic,
     Prefetch,
     Tile,
     accumulate,
+    rows_per_pass,
 )
 from jit_kernels.types import F32, I64, U8, U16, U32
 
@@ -50,27 +53,48 @@ class FloatWeights:
         """Weights in a word."""
         return self.arithmetic.steps
 
-    @property
-    def gemv_words(self) -> int:
-        """Words between the passes over rows."""
-        return _GEMV_WORDS
+    def panels_at_once(self, num_rows: int) -> int:
+        """Chains of fma are serial: one row's panel alone would leave the units waiting."""
+        return 2 if num_rows == 1 else 1
 
     def packed(self, block: Block) -> Array[U32]:
         """Where a block begins."""
         first = block.panel * self.num_words + block.first_word
         return self.panels + first * VECTOR_LANES
 
-    def add_packed(
+    def multiply_panels(
         self,
-        tile: Tile,
-        block: Block,
+        panels: Sequence[Value[I64]],
+        tiles: Sequence[Tile],
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
-        prefetch: Prefetch,
     ) -> None:
-        """Continue every chain through a block of packed words."""
-        words = self.packed(block)
-        _continue_chains(self.arithmetic, tile, words, block.num_words, activations, prefetch)
+        """Continue every chain through the packed words of whole panels, side by side."""
+        at_once = rows_per_pass(current().isa)
+        firsts = range(0, len(rows), at_once)
+        for first_word in loop(0, self.num_words, _GEMV_WORDS):
+            num_words = minimum(self.num_words - first_word, _GEMV_WORDS)
+            ahead = self._bytes_ahead(first_word, len(panels))
+            here = activations.after(first_word * self.steps)
+            words = [self.packed(Block(panel, first_word, num_words)) for panel in panels]
+            for turn, first in enumerate(firsts):
+                _continue_chains(
+                    self.arithmetic,
+                    [tile.part(first, at_once) for tile in tiles],
+                    words,
+                    num_words,
+                    here.part(first, at_once),
+                    Prefetch(turn, len(firsts), ahead),
+                )
+
+    def _bytes_ahead(self, first_word: Value[I64], num_panels: int) -> Value[I64] | int:
+        """Distance to the words needed `PREFETCH_BYTES` later, maybe in the next panels."""
+        if num_panels == 1:
+            return PREFETCH_BYTES
+        panel_bytes = self.num_words * (4 * VECTOR_LANES)
+        beyond = first_word * (4 * VECTOR_LANES) + PREFETCH_BYTES >= panel_bytes
+        skipped = panel_bytes * (num_panels - 1) + PREFETCH_BYTES
+        return select(beyond, skipped, PREFETCH_BYTES)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen bfloat16 into the scratch; float32 lies ready."""
@@ -95,30 +119,23 @@ class FloatWeights:
     ) -> None:
         """Continue every chain through a block of float32 weights."""
         num_steps = block.num_words * self.steps
-        _continue_chains(F32_WORDS, tile, unpacked, num_steps, activations)
+        _continue_chains(F32_WORDS, [tile], [unpacked], num_steps, activations)
 
 
 def _continue_chains(
     arithmetic: Arithmetic,
-    tile: Tile,
-    words: Array[U32],
+    tiles: Sequence[Tile],
+    words: Sequence[Array[U32]],
     num_words: Value[I64],
     activations: ActivationRows,
     prefetch: Prefetch | None = None,
 ) -> None:
-    sums = [Variable(tile[row]) for row in range(len(activations))]
+    sums = [[Variable(tile[row]) for row in range(tile.rows)] for tile in tiles]
     unroll = 4 // arithmetic.steps
-    accumulate(
-        arithmetic,
-        words,
-        num_words,
-        activations,
-        sums,
-        unroll=unroll,
-        prefetch=prefetch,
-    )
-    for row, total in enumerate(sums):
-        tile[row] = total.get()
+    accumulate(arithmetic, words, num_words, activations, sums, unroll=unroll, prefetch=prefetch)
+    for tile, totals in zip(tiles, sums, strict=True):
+        for row, total in enumerate(totals):
+            tile[row] = total.get()
 
 
 def _linear(

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from jit_kernels.activation_layout import K_ALIGNMENT, REDUNDANT_ROWS
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, VectorIndex, index, select
 from jit_kernels.kernel import worker
-from jit_kernels.kernels.linear_tiles import ActivationRows, Prefetch, Tile
+from jit_kernels.kernels.linear_tiles import ActivationRows, Tile
 from jit_kernels.types import F32, I64, U8, U32, DType
 
 __all__ = [
@@ -76,24 +76,22 @@ class Weights(Protocol):
         """Activation words that one packed word meets."""
         ...
 
-    @property
-    def gemv_words(self) -> int:
-        """Packed words that the GEMV forms take at a time."""
+    def panels_at_once(self, num_rows: int) -> int:
+        """Panels that the GEMV form for `num_rows` rows takes side by side."""
         ...
 
     def packed(self, block: Block) -> Array[U32]:
         """Where a block begins."""
         ...
 
-    def add_packed(
+    def multiply_panels(
         self,
-        tile: Tile,
-        block: Block,
+        panels: Sequence[Value[I64]],
+        tiles: Sequence[Tile],
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
-        prefetch: Prefetch,
     ) -> None:
-        """Add a block to the tile's sums straight from the packed words."""
+        """Add whole rows' products to the panels' tiles straight from the packed words."""
         ...
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:

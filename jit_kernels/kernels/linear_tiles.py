@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 from jit_kernels.dsl import (
@@ -24,32 +26,53 @@ from jit_kernels.dsl import (
     zeros,
 )
 from jit_kernels.isa import Isa
-from jit_kernels.types import F32, I16, I64, U8, U16, U32
+from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
 
 __all__ = [
     "BF16_PAIRS",
     "F32_WORDS",
     "I16_PAIRS",
+    "PREFETCH_BYTES",
     "U8_QUADS",
     "ActivationRows",
     "Arithmetic",
     "Prefetch",
     "Tile",
     "accumulate",
+    "integer_dots",
     "row_tile",
+    "rows_in_registers",
     "rows_per_pass",
     "unrolled",
+    "words_unrolled",
 ]
 
 
+PREFETCH_BYTES = 6144  # what memory delivers in its own latency, and some more
+_CHAINS = 4
+
+
 def row_tile(isa: Isa) -> int:
-    """Rows of the blocked form's tile: its sums take three quarters of the registers."""
-    return isa.num_registers * 3 // 4 // (VECTOR_LANES // isa.float_lanes)
+    """Rows of the blocked form's tile: its sums take at most three quarters of the registers.
+
+    Sixteen at most: a batch of 16, 32 or 48 rows then leaves no strip half empty.
+    """
+    return min(16, isa.num_registers * 3 // 4 // (VECTOR_LANES // isa.float_lanes))
 
 
 def rows_per_pass(isa: Isa) -> int:
     """Rows that share one decoding of the weights in the GEMV forms."""
     return 4 if isa.num_registers == 16 else 8
+
+
+def rows_in_registers(isa: Isa) -> int:
+    """Rows whose sums in the GEMV forms fit the registers beside their dots."""
+    return 2 if isa.num_registers == 16 else 4
+
+
+def words_unrolled(isa: Isa, rows: int, group_words: int) -> int:
+    """Words of a whole group that the GEMV forms unroll for `rows` rows."""
+    return min(group_words, 16) if rows == 1 or isa.num_registers > 16 else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,20 +136,36 @@ class ActivationRows:
         return self.starts[row].broadcast(step * self.word_step)
 
 
-@dataclass(frozen=True, slots=True)
 class Tile:
-    """Sums in memory, 16 columns for each of `rows` rows."""
+    """Sums of 16 columns for each of `rows` rows, in memory or, for few rows, in registers."""
 
-    memory: Array[F32]
-    rows: int
+    def __init__(
+        self, rows: int, memory: Array[F32] | None, registers: list[Variable[F32]]
+    ) -> None:
+        self.rows = rows
+        self._memory = memory
+        self._registers = registers
+
+    @staticmethod
+    def in_memory(memory: Array[F32], rows: int) -> Tile:
+        """Sums that lie in `memory`."""
+        return Tile(rows, memory, [])
+
+    @staticmethod
+    def in_registers(rows: int) -> Tile:
+        """Sums that LLVM keeps where it likes."""
+        return Tile(rows, None, [Variable(zeros(F32)) for _ in range(rows)])
 
     def part(self, first: int, count: int) -> Tile:
         """Some of the rows."""
-        return Tile(self.memory + first * VECTOR_LANES, min(count, self.rows - first))
+        count = min(count, self.rows - first)
+        memory = None if self._memory is None else self._memory + first * VECTOR_LANES
+        return Tile(count, memory, self._registers[first : first + count])
 
     def hidden(self) -> Tile:
-        """The same sums, kept in memory: see `Array.hidden`."""
-        return Tile(self.memory.hidden(), self.rows)
+        """The same sums, kept in memory if they are there: see `Array.hidden`."""
+        memory = None if self._memory is None else self._memory.hidden()
+        return Tile(self.rows, memory, self._registers)
 
     def clear(self) -> None:
         """Set every sum to 0."""
@@ -134,10 +173,15 @@ class Tile:
             self[row] = zeros(F32)
 
     def __getitem__(self, row: int) -> Value[F32]:
-        return self.memory.vector(row * VECTOR_LANES)
+        if self._memory is None:
+            return self._registers[row].get()
+        return self._memory.vector(row * VECTOR_LANES)
 
     def __setitem__(self, row: int, sums: Value[F32]) -> None:
-        self.memory[VectorIndex(index(row * VECTOR_LANES))] = sums
+        if self._memory is None:
+            self._registers[row].set(sums)
+        else:
+            self._memory[VectorIndex(index(row * VECTOR_LANES))] = sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +191,9 @@ class Prefetch:
     Each pass, number `turn`, asks for its share of the lines, so that memory never rests.
     """
 
-    turn: int
-    passes: int
-    bytes_ahead: int
+    turn: int = 0
+    passes: int = 1
+    bytes_ahead: Value[I64] | int = PREFETCH_BYTES
 
     def ask(self, words: Array[U32], num_words: Value[I64], word: Value[I64]) -> None:
         """The prefetch that goes with one of the block's `num_words` vectors of words."""
@@ -172,21 +216,51 @@ def unrolled(count: Value[I64], factor: int) -> Iterator[Value[I64]]:
 
 def accumulate(
     arithmetic: Arithmetic,
-    words: Array[U32],
+    panels: Sequence[Array[U32]],
     num_words: Value[I64],
     rows: ActivationRows,
-    sums: Sequence[Variable[Any]],
+    sums: Sequence[Sequence[Variable[Any]]],
     *,
     unroll: int,
     prefetch: Prefetch | None = None,
 ) -> None:
-    """sums[r] += activations[r] . weights over `num_words` vectors of words, in order."""
+    """sums[p][r] += activations[r] . panels[p] over `num_words` vectors of words, in order."""
     for word in unrolled(num_words, unroll):
-        if prefetch is not None:
-            prefetch.ask(words, num_words, word)
-        weights = arithmetic.decode(words.vector(word * VECTOR_LANES))
-        # Rows outside steps: LLVM reorders the sums of one row and would keep products alive.
-        for row, total in enumerate(sums):
-            for step, weight in enumerate(weights):
-                activation = rows.broadcast(row, word * arithmetic.steps + step)
-                total.set(arithmetic.multiply_add(activation, weight, total.get()))
+        for words, totals in zip(panels, sums, strict=True):
+            if prefetch is not None:
+                prefetch.ask(words, num_words, word)
+            weights = arithmetic.decode(words.vector(word * VECTOR_LANES))
+            # Rows outside steps: LLVM reorders the sums of one row and would keep products alive.
+            for row, total in enumerate(totals):
+                for step, weight in enumerate(weights):
+                    activation = rows.broadcast(row, word * arithmetic.steps + step)
+                    total.set(arithmetic.multiply_add(activation, weight, total.get()))
+
+
+def integer_dots(
+    arithmetic: Arithmetic,
+    words: Array[U32],
+    num_words: Value[I64],
+    rows: ActivationRows,
+    unroll: int,
+    prefetch: Prefetch | None = None,
+) -> list[Value[I32]]:
+    """activations[r] . weights over `num_words` vectors of words; `unroll` divides `num_words`.
+
+    The sums are exact whatever their order: few rows, which make too few chains of additions to
+    keep the units busy, have several chains each.
+    """
+    ways = _CHAINS // min(len(rows), _CHAINS) if unroll > 1 else 1
+    chains = [[Variable(zeros(I32)) for _ in range(ways)] for _ in range(len(rows))]
+    for base in loop(0, num_words, unroll):
+        for offset in range(unroll):
+            word = base + offset
+            if prefetch is not None:
+                prefetch.ask(words, num_words, word)
+            weights = arithmetic.decode(words.vector(word * VECTOR_LANES))
+            for row, own in enumerate(chains):
+                for step, weight in enumerate(weights):
+                    activation = rows.broadcast(row, word * arithmetic.steps + step)
+                    total = own[(offset * arithmetic.steps + step) % ways]
+                    total.set(arithmetic.multiply_add(activation, weight, total.get()))
+    return [reduce(add, (total.get() for total in own)) for own in chains]

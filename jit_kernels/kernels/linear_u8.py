@@ -22,10 +22,13 @@ from jit_kernels.dsl import (
     VectorIndex,
     fma,
     half_to_f32,
+    index,
     loop,
     minimum,
-    zeros,
+    select,
+    when,
 )
+from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
@@ -43,14 +46,15 @@ from jit_kernels.kernels.linear_tiles import (
     ActivationRows,
     Prefetch,
     Tile,
-    accumulate,
+    integer_dots,
+    rows_per_pass,
+    words_unrolled,
 )
 from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
 
 __all__ = ["U8Weights", "linear_u8"]
 
 _QUAD = 4
-_ROWS_IN_REGISTERS = 3  # beside their dots; the sums of more rows stay in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ class U8Weights:
     scale_format: str
     num_groups: Value[I64]
     groups_per_scale: Value[I64]
+    num_scales: Value[I64]
     activation_scales: Array[F32]
     group_words: int
 
@@ -72,29 +77,19 @@ class U8Weights:
         """Pairs of weights in a word."""
         return 2
 
-    @property
-    def gemv_words(self) -> int:
-        """A group."""
-        return self.group_words
-
     def packed(self, block: Block) -> Array[U32]:
         """Where a block begins."""
         first = block.panel * self.num_words + block.first_word
         return self.panels + first * VECTOR_LANES
 
-    def _factors(self, panel: Value[I64], group: Value[I64]) -> tuple[Value[F32], Value[F32]]:
-        """Scale and minimum of a panel's columns in an activation group."""
-        shared = self.groups_per_scale
-        num_scales = (self.num_groups + shared - 1) // shared
-        place = (panel * num_scales + group // shared) * VECTOR_LANES
-        if self.scale_format == "f32":
-            return self.scale.view(F32).vector(place), self.minimum.view(F32).vector(place)
-        return half_to_f32(self.scale.vector(place)), half_to_f32(self.minimum.vector(place))
+    def panels_at_once(self, num_rows: int) -> int:
+        """One: the words of a group already make independent chains."""
+        return 1
 
     def _add_group(
         self,
         tile: Tile,
-        dots: Sequence[Variable[I32]],
+        dots: Sequence[Value[I32]],
         factors: tuple[Value[F32], Value[F32]],
         group: Value[I64],
         rows: Sequence[Value[I64]],
@@ -103,32 +98,51 @@ class U8Weights:
         w_scale, w_minimum = factors
         for position, (dot, row) in enumerate(zip(dots, rows, strict=True)):
             pair = self.activation_scales + (row * self.num_groups + group) * 2
-            y = fma(dot.get().to(F32) * pair.broadcast(0), w_scale, tile[position])
+            y = fma(dot.to(F32) * pair.broadcast(0), w_scale, tile[position])
             tile[position] = fma(pair.broadcast(1), w_minimum, y)
 
-    def add_packed(
+    def multiply_panels(
+        self,
+        panels: Sequence[Value[I64]],
+        tiles: Sequence[Tile],
+        activations: ActivationRows,
+        rows: Sequence[Value[I64]],
+    ) -> None:
+        """Set the tile's sums to whole rows' products, straight from the packed quads."""
+        (panel,), (tile,) = panels, tiles
+        factors = _Factors(self, panel)
+        num_whole = self.num_words // self.group_words
+        rest = self.num_words - num_whole * self.group_words
+        for group in loop(num_whole):
+            block = Block(panel, group * self.group_words, index(self.group_words))
+            self._add_packed(tile, block, factors.take(), activations, rows, whole=True)
+        with when(rest > 0):
+            block = Block(panel, num_whole * self.group_words, rest)
+            self._add_packed(tile, block, factors.take(), activations, rows, whole=False)
+
+    def _add_packed(
         self,
         tile: Tile,
         block: Block,
+        factors: tuple[Value[F32], Value[F32]],
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
-        prefetch: Prefetch,
+        whole: bool,
     ) -> None:
-        """Add one group straight from the packed quads."""
+        """Add one group; its weights are decoded once for each few rows."""
+        words = self.packed(block)
+        here = activations.after(block.first_word * self.steps)
         group = block.first_word // self.group_words
-        factors = self._factors(block.panel, group)
-        dots = [Variable(zeros(I32)) for _ in rows]
-        accumulate(
-            U8_QUADS,
-            self.packed(block),
-            block.num_words,
-            activations,
-            dots,
-            unroll=1,
-            prefetch=prefetch,
-        )
-        sums = tile if len(rows) < _ROWS_IN_REGISTERS else tile.hidden()
-        self._add_group(sums, dots, factors, group, rows)
+        isa = current().isa
+        at_once = rows_per_pass(isa)
+        unroll = words_unrolled(isa, len(rows), self.group_words) if whole else 1
+        firsts = range(0, len(rows), at_once)
+        for turn, first in enumerate(firsts):
+            prefetch = Prefetch(turn, len(firsts))
+            part = here.part(first, at_once)
+            dots = integer_dots(U8_QUADS, words, block.num_words, part, unroll, prefetch)
+            sums = tile.part(first, at_once)
+            self._add_group(sums, dots, factors, group, rows[first : first + at_once])
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen quads to pairs of int16, and the groups' factors to float32."""
@@ -138,13 +152,11 @@ class U8Weights:
             for step, pairs in enumerate(U8_QUADS.decode(vector)):
                 position = (word * 2 + step) * VECTOR_LANES
                 scratch.unpacked[VectorIndex(position)] = pairs.bits_as(U32)
-        first_group = block.first_word // self.group_words
+        cursor = _Factors(self, block.panel, block.first_word // self.group_words)
         for word in loop(0, block.num_words, self.group_words):
-            group = word // self.group_words
-            factors = self._factors(block.panel, first_group + group)
-            for which, factor in enumerate(factors):
-                place = (group * 2 + which) * VECTOR_LANES
-                scratch.factors[VectorIndex(place)] = factor
+            place = word // self.group_words * (2 * VECTOR_LANES)
+            for which, factor in enumerate(cursor.take()):
+                scratch.factors[VectorIndex(place + which * VECTOR_LANES)] = factor
         return scratch.unpacked
 
     def add_unpacked(
@@ -160,13 +172,38 @@ class U8Weights:
         first_group = block.first_word // self.group_words
         for word in loop(0, block.num_words, self.group_words):
             num_steps = minimum(block.num_words - word, self.group_words) * 2
-            dots = [Variable(zeros(I32)) for _ in rows]
             pairs, here = unpacked + word * (2 * VECTOR_LANES), activations.after(word * 2)
-            accumulate(I16_PAIRS, pairs, num_steps, here, dots, unroll=2)
+            dots = integer_dots(I16_PAIRS, pairs, num_steps, here, unroll=2)
             group = word // self.group_words
             factors = scratch.factors + group * (2 * VECTOR_LANES)
             both = factors.vector(0), factors.vector(VECTOR_LANES)
             self._add_group(tile.hidden(), dots, both, first_group + group, rows)
+
+
+class _Factors:
+    """Scales and minima of a panel's columns, one activation group after the other."""
+
+    def __init__(
+        self, weights: U8Weights, panel: Value[I64], first_group: Value[I64] | int = 0
+    ) -> None:
+        self._weights = weights
+        shared, first = weights.groups_per_scale, index(first_group)
+        at_start = isinstance(first_group, int)
+        place = index(0) if at_start else first // shared
+        self._used = Variable(index(0) if at_start else first - place * shared)
+        self._place = Variable(panel * weights.num_scales + place)
+
+    def take(self) -> tuple[Value[F32], Value[F32]]:
+        """The factors of the next group."""
+        weights, place = self._weights, self._place.get()
+        used = self._used.get() + 1
+        spent = used.equals(weights.groups_per_scale)
+        self._used.set(select(spent, 0, used))
+        self._place.set(select(spent, place + 1, place))
+        at = place * VECTOR_LANES
+        if weights.scale_format == "f32":
+            return weights.scale.view(F32).vector(at), weights.minimum.view(F32).vector(at)
+        return half_to_f32(weights.scale.vector(at)), half_to_f32(weights.minimum.vector(at))
 
 
 @kernel
@@ -203,14 +240,16 @@ def linear_u8(
     """
     num_rows = rows[0]
     num_words = (in_features + (_QUAD - 1)) // _QUAD
+    num_groups = (in_features + (group - 1)) // group
     weights: Weights = U8Weights(
         panels=panels.view(U32),
         num_words=num_words,
         scale=scale,
         minimum=minimum,
         scale_format=scale_format,
-        num_groups=(in_features + (group - 1)) // group,
+        num_groups=num_groups,
         groups_per_scale=groups_per_scale,
+        num_scales=(num_groups + groups_per_scale - 1) // groups_per_scale,
         activation_scales=own_copy(activation_scales, num_rows, scales_copy_bytes),
         group_words=group // _QUAD,
     )
