@@ -20,21 +20,6 @@ class Sentence(NamedTuple):
     zh: str
 
 
-_NEXT_EN = """\
-Next:
-  dashinfer-lab chat smollm2-135m                     a conversation
-  dashinfer-lab run smollm2-135m "Once upon a time"   continue a text
-  dashinfer-lab bench smollm2-135m                    speed against this machine's bandwidth
-  dashinfer-lab info                                  this CPU, its threads and why
-The embedded model speaks English only (内置模型仅支持英文)."""
-_NEXT_ZH = """\
-接下来：
-  dashinfer-lab chat smollm2-135m                     对话
-  dashinfer-lab run smollm2-135m "Once upon a time"   续写文本
-  dashinfer-lab bench smollm2-135m                    与本机内存带宽相比的速度
-  dashinfer-lab info                                  本机 CPU、线程数及其原因
-内置模型仅支持英文。"""
-
 _HELP_EN = """\
 /system TEXT   set the system prompt; without TEXT, take it away
 /clear         forget the conversation; the system prompt stays
@@ -50,12 +35,16 @@ Ctrl-C 停止当前回答，已显示的部分保留在对话中。"""
 
 _QUICKSTART = {
     "quickstart.fetch": Sentence(
-        "[1/3] Fetching SmolLM2-135M-Instruct (Apache-2.0), once ...",
-        "[1/3] 下载 SmolLM2-135M-Instruct（Apache-2.0），仅需一次 ...",
+        "[1/3] Fetching {model}, once ...", "[1/3] 下载 {model}，仅需一次 ..."
+    ),
+    "quickstart.local": Sentence("[1/3] On this machine:", "[1/3] 本机已有："),
+    "quickstart.embedded": Sentence(
+        "SmolLM2-135M-Instruct (Apache-2.0, {size})", "SmolLM2-135M-Instruct（Apache-2.0，{size}）"
     ),
     "quickstart.convert": Sentence(
         "[2/3] Converting to {weights}, once ...", "[2/3] 转换为 {weights}，仅需一次 ..."
     ),
+    "quickstart.converted": Sentence("[2/3] Converted already.", "[2/3] 已是转换后的模型。"),
     "quickstart.load": Sentence(
         "[3/3] Loading; the first time, kernels are compiled for this CPU ...",
         "[3/3] 加载；首次会为本机 CPU 编译算子 ...",
@@ -65,7 +54,15 @@ _QUICKSTART = {
         "memory {process_mb:.0f} MB, of which weights {weight_mb:.0f} MB",
         "内存 {process_mb:.0f} MB，其中权重 {weight_mb:.0f} MB",
     ),
-    "quickstart.next": Sentence(_NEXT_EN, _NEXT_ZH),
+    "quickstart.next": Sentence("Next:", "接下来："),
+    "quickstart.chat": Sentence("a conversation", "对话"),
+    "quickstart.run": Sentence("continue a text", "续写文本"),
+    "quickstart.profile": Sentence("where the time goes", "时间花在哪里"),
+    "quickstart.bench": Sentence("speed against its limit", "速度与其上限"),
+    "quickstart.info": Sentence("this CPU, its threads and why", "本机 CPU、线程数及其原因"),
+    "quickstart.english": Sentence(
+        "The embedded model speaks English only (内置模型仅支持英文).", "内置模型仅支持英文。"
+    ),
 }
 
 _CHAT = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,8 +11,10 @@ import typer
 
 from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.messages import language, text
+from dashinfer_lab.cli.next_steps import command_name, next_steps
 from dashinfer_lab.cli.options import AsJson, Threads, Weights
 from dashinfer_lab.cli.output import print_json, remark
+from dashinfer_lab.cli.table import megabytes
 from dashinfer_lab.progress import load_bars
 
 if TYPE_CHECKING:
@@ -18,22 +22,27 @@ if TYPE_CHECKING:
 
 __all__ = ["quickstart"]
 
-_MODEL = "smollm2-135m"
+_EMBEDDED = "smollm2-135m"
 _QUESTION = "What is the capital of France, and what is it known for?"
 
 
 def quickstart(
-    question: Annotated[str, typer.Argument(metavar="QUESTION")] = _QUESTION,
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="What to ask.", show_default=False)
+    ] = _QUESTION,
+    model: Annotated[
+        str, typer.Option(metavar="MODEL", help="What other commands take.")
+    ] = _EMBEDDED,
     max_tokens: Annotated[int, typer.Option(help="Tokens to generate at most.")] = 128,
     weights: Weights = "a16w8",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch and convert the embedded model, ask it QUESTION, stream the answer."""
+    """Fetch and convert MODEL, the embedded one by default, ask it QUESTION, stream the answer."""
     import psutil
 
     begin = perf_counter()
-    llm = _load(weights, threads)
+    llm = _load(model, weights, threads)
     load_seconds = perf_counter() - begin
     with llm:
         remark(f"\n> {question}\n")
@@ -41,32 +50,56 @@ def quickstart(
         weight_mb = llm.memory().weight_bytes / 1e6
         process_mb = psutil.Process().memory_info().rss / 1e6
     if as_json:
-        asked = {"model": _MODEL, "question": question, "text": answer, **figures.as_dict()}
+        asked = {"model": model, "question": question, "text": answer, **figures.as_dict()}
         machine = {"isa": llm.isa, "threads": llm.threads}
         memory = {"weight_mb": weight_mb, "process_mb": process_mb}
         print_json({**asked, "load_s": load_seconds, **memory, **machine})
     else:
         memory_line = text("quickstart.memory", process_mb=process_mb, weight_mb=weight_mb)
-        print(f"\n\n{figures} · {memory_line}\n\n{text('quickstart.next')}")
+        print(f"\n\n{figures} · {memory_line}\n\n{next_steps(model, command_name(sys.argv[0]))}")
+        if model == _EMBEDDED:
+            print(text("quickstart.english"))
 
 
-def _load(weights: str, threads: int | None) -> LLM:
+def _load(model: str, weights: str, threads: int | None) -> LLM:
     from dashinfer_lab import LLM
-    from dashinfer_lab.convert import converted
+    from dashinfer_lab.convert import converted, is_artifact
     from dashinfer_lab.hub import resolve
 
-    remark(text("quickstart.fetch"))
+    remark(_fetching(model))
     with load_bars(language()) as progress:
-        path = resolve(_MODEL, progress.fetch)
-    remark(f"      {path}, {path.stat().st_size / 1e6:.0f} MB")
-    remark(text("quickstart.convert", weights=weights))
+        path = resolve(model, progress.fetch)
+    remark(f"      {path}, {megabytes(_num_bytes(path))}")
+    if is_artifact(path):
+        remark(text("quickstart.converted"))
+    else:
+        remark(text("quickstart.convert", weights=weights))
     with load_bars(language()) as progress:
         directory = converted(path, weights, progress.convert)
-    remark(f"      {directory}")
+    if directory != path:
+        remark(f"      {directory}, {megabytes(_num_bytes(directory))}")
     remark(text("quickstart.load"))
     llm = LLM(directory, threads=threads)
     remark(f"      {text('quickstart.machine', isa=llm.isa, threads=llm.threads)}")
     return llm
+
+
+def _fetching(model: str) -> str:
+    """Name what is fetched and how large it is, or that there is nothing to fetch."""
+    from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
+
+    embedded = EMBEDDED_MODELS.get(model)
+    if embedded is not None:
+        model = text("quickstart.embedded", size=megabytes(embedded.wheel_bytes))
+    elif Path(model).expanduser().exists():
+        return text("quickstart.local")
+    return text("quickstart.fetch", model=model)
+
+
+def _num_bytes(path: Path) -> int:
+    """Size of a file, or of all files in a directory."""
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return sum(file.stat().st_size for file in files)
 
 
 def _ask(llm: LLM, question: str, max_tokens: int, *, echo: bool) -> tuple[str, Figures]:
