@@ -1,30 +1,55 @@
 # Everything runs in $(VENV); a stamp file remembers what was installed, so targets repeat quickly.
 #   make quickstart        from a bare machine to a streamed answer
+#   make chat MODEL=...    talk to a model of your own choice
 #   make test              the tests, without torch
-#   make bench MODEL=...   speed against this machine's own memory bandwidth
 
 PYTHON ?= python3
 VENV ?= .venv
 MODEL ?= smollm2-135m
+PROMPT ?= The capital of France is
+# Recipes read them from the environment, where no character of theirs is the shell's.
+export MODEL PROMPT
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lab bench test test-oracle check format clean
+.PHONY: help install quickstart pull show run chat profile bench lab
+.PHONY: test test-oracle check format readme dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+	@echo
+	@echo "MODEL=...   what quickstart, pull, show, run, chat, profile and bench take: a directory"
+	@echo "            (checkpoint or converted), a GGUF file, owner/name of ModelScope, hf:owner/name"
+	@echo "            of Hugging Face, or smollm2-135m, the embedded model and default"
+	@echo "PROMPT=...  the text that run continues"
+	@echo "PYTHON=...  the Python that makes VENV=..., by default .venv"
 
 install: $(VENV)/.installed-core ## make the environment and install the package
 
-quickstart: $(VENV)/.installed-core ## fetch and convert the embedded model, stream an answer
-	$(BIN)/dashinfer-lab quickstart
+quickstart: $(VENV)/.installed-core ## fetch and convert MODEL, stream an answer
+	@$(BIN)/dashinfer-lab quickstart --model "$$MODEL"
+
+pull: $(VENV)/.installed-core ## fetch MODEL into the cache
+	@$(BIN)/dashinfer-lab pull "$$MODEL"
+
+show: $(VENV)/.installed-core ## show what MODEL is before it runs
+	@$(BIN)/dashinfer-lab show "$$MODEL"
+
+run: $(VENV)/.installed-core ## continue PROMPT with MODEL
+	@$(BIN)/dashinfer-lab run "$$MODEL" "$$PROMPT"
+
+chat: $(VENV)/.installed-core ## talk to MODEL in the terminal
+	@$(BIN)/dashinfer-lab chat "$$MODEL"
+
+profile: $(VENV)/.installed-core ## show where MODEL's time goes, operator by operator
+	@$(BIN)/dashinfer-lab profile "$$MODEL"
+
+bench: $(VENV)/.installed-core ## measure MODEL on this machine
+	@$(BIN)/dashinfer-lab bench "$$MODEL"
 
 lab: $(VENV)/.installed-lab ## open JupyterLab with everything a notebook needs
 	$(BIN)/jupyter lab
-
-bench: $(VENV)/.installed-core ## measure MODEL on this machine
-	$(BIN)/dashinfer-lab bench $(MODEL)
 
 # The model is fetched before pytest starts: no test reaches for the network.
 test: $(VENV)/.installed-test ## run the tests
@@ -44,6 +69,12 @@ check: $(VENV)/.installed-check ## lint, format, types, direction of imports
 format: $(VENV)/.installed-check ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+readme: $(VENV)/.installed-core ## write the table of supported models into both READMEs
+	$(BIN)/python -m tests.architecture.supported_models
+
+dist: $(VENV)/.installed-dist ## build the sdist, and from it the wheel, into dist/
+	$(BIN)/python -m build --no-isolation
 
 clean: ## remove the environment and caches of the tools
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

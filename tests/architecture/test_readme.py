@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.architecture.source_tree import ROOT
+from tests.architecture.supported_models import HEADINGS, with_table
 
 ENGLISH = (ROOT / "README.md").read_text(encoding="utf-8")
 CHINESE = (ROOT / "README_CN.md").read_text(encoding="utf-8")
@@ -12,10 +15,12 @@ def code_blocks(text: str) -> list[str]:
     return re.findall(r"```.*?```", text, re.DOTALL)
 
 
-def figures(text: str) -> list[list[str]]:
-    """Cells of the table's rows, its heading and rule left out."""
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+def figures(text: str) -> list[list[list[str]]]:
+    """Cells of each table's rows, headings and rules left out."""
+    tables = [found.splitlines()[2:] for found in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
+    return [
+        [[cell.strip() for cell in row.strip("|").split("|")] for row in rows] for rows in tables
+    ]
 
 
 def headings(text: str) -> list[int]:
@@ -29,7 +34,20 @@ def test_both_readmes_give_the_same_commands() -> None:
 
 def test_both_readmes_give_the_same_figures() -> None:
     assert figures(CHINESE) == figures(ENGLISH)
-    assert figures(ENGLISH)
+    assert len(figures(ENGLISH)) == 2
+    assert all(figures(ENGLISH))
+
+
+@pytest.mark.parametrize("name", HEADINGS)
+def test_the_table_of_models_is_what_the_models_say(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+
+    assert text == with_table(text, HEADINGS[name]), "write it again: make readme"
+
+
+def test_a_readme_without_a_place_for_the_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 marks"):
+        with_table("# README\n", HEADINGS["README.md"])
 
 
 def test_both_readmes_have_the_same_chapters() -> None:
