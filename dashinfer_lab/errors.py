@@ -13,7 +13,8 @@ DashInferLabError
 └── EngineError              the engine cannot serve
     ├── EngineClosedError    it was closed
     ├── EngineBusyError      its queue is full
-    └── NonFiniteError       a request met NaN or infinity and ended; the others go on
+    ├── NonFiniteError       a request met NaN or infinity and ended; the others go on
+    └── SamplingError        no token could be drawn for a request; the others go on
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ __all__ = [
     "HubUnreachableError",
     "NonFiniteError",
     "RequestError",
+    "SamplingError",
     "TokenizerError",
     "UnsupportedModelError",
 ]
@@ -90,3 +92,7 @@ class EngineBusyError(EngineError):
 
 class NonFiniteError(EngineError):
     """A request met NaN or infinity and was ended; the others go on."""
+
+
+class SamplingError(EngineError):
+    """No token could be drawn for a request, which was ended; the others go on."""

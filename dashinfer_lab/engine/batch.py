@@ -9,11 +9,24 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dashinfer_lab.errors import DashInferLabError
 from dashinfer_lab.sampling import SamplingState, TokenLogprobs
 
-__all__ = ["Chunk", "ChunkResult", "LogitRows", "ModelRunner"]
+__all__ = ["Chunk", "ChunkResult", "LogitRows", "ModelRunner", "PromptScoring"]
 
 LogitRows = Literal["none", "last", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptScoring:
+    """Log-probabilities wanted of a chunk's rows: `targets` follow its tokens, from the first on.
+
+    num_logprobs: likeliest tokens beside each.  num_ids: as in `SamplingState`.
+    """
+
+    targets: Sequence[int]
+    num_logprobs: int
+    num_ids: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +35,7 @@ class Chunk:
 
     start: position of the first.  page_table: physical pages covering [0, start + len(token_ids)).
     sampling: None where no token is to be drawn after the last one.
+    scoring: with logit_rows "all"; log-probabilities then come instead of logits.
     """
 
     request_id: int
@@ -30,6 +44,7 @@ class Chunk:
     page_table: Sequence[int]
     logit_rows: LogitRows
     sampling: SamplingState | None
+    scoring: PromptScoring | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +52,15 @@ class ChunkResult:
     """What a chunk gave. logits: float32 [rows, vocab] with logit_rows "all".
 
     finite: False where the request met NaN or infinity; the rest is then without meaning.
+    error: why no token was drawn.  prompt_logprobs: one for each target of the chunk's scoring.
     """
 
     token_id: int | None = None
     logprobs: TokenLogprobs | None = None
     logits: NDArray[np.float32] | None = None
     finite: bool = True
+    error: DashInferLabError | None = None
+    prompt_logprobs: Sequence[TokenLogprobs] = ()
 
 
 class ModelRunner(Protocol):

@@ -117,7 +117,9 @@ class EngineCore:
 
     def _hand_out(self, batch: list[Assignment], results: list[ChunkResult], now: float) -> None:
         for (request, span), result in zip(batch, results, strict=True):
-            if result.finite:
+            if result.error is not None:
+                request.fail(result.error, now)
+            elif result.finite:
                 request.accept(span, result, now)
             else:
                 request.fail(_not_finite(request), now)

@@ -6,7 +6,7 @@ Knows programs and memory; knows no request state and no scheduling.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.engine.batch import Chunk, ChunkResult
+from dashinfer_lab.engine.processed import ProcessedDraws
 from dashinfer_lab.engine.step_inputs import AttentionShape, StepInputs
-from dashinfer_lab.errors import EngineError
+from dashinfer_lab.errors import EngineError, SamplingError
 from dashinfer_lab.kvcache import PAGE_SIZE
 from dashinfer_lab.lower import Memory, ProgramPlan, instantiate
 from dashinfer_lab.profiling import OpLabel, ProfileRecorder
-from dashinfer_lab.sampling import TokenLogprobs
+from dashinfer_lab.sampling import SamplingState
 from jit_kernels.kernels.attention import SEGMENT_SIZE, partial_floats, query_tile
 from jit_kernels.runtime.buffers import aligned
 from jit_kernels.runtime.threads import Pool
@@ -80,6 +81,7 @@ class CompiledRunner:
             max_logit_rows=self.max_logit_rows,
             max_pages=-(-context_length // PAGE_SIZE) + 1,
             logits_stride=plan.logits_stride,
+            vocab_size=self.vocab_size,
             attention=AttentionShape(
                 page_size=PAGE_SIZE,
                 segment_size=SEGMENT_SIZE,
@@ -89,6 +91,7 @@ class CompiledRunner:
                 num_threads=pool.num_threads,
             ),
         )
+        self._processed: ProcessedDraws | None = None
         self._memory = Memory(plan, artifact, self.inputs.arrays(), self.cache)
         self._recorder: ProfileRecorder | None = None
         self.program = instantiate(plan, self._memory, pool, chaos_seed=chaos_seed)
@@ -163,29 +166,19 @@ class CompiledRunner:
     def _result(self, chunk: Chunk, rows: slice) -> ChunkResult:
         if rows.start == rows.stop:
             return ChunkResult()
-        if not self.inputs.finite_out[rows].all():
-            return ChunkResult(finite=False)
-        logits = None
-        if chunk.logit_rows == "all":
-            logits = self.inputs.logits[rows, : self.vocab_size].copy()
-        if chunk.sampling is None:
-            return ChunkResult(logits=logits)
-        last = rows.stop - 1
-        token_id = int(self.inputs.tokens_out[last])
-        logprobs = None
-        if chunk.sampling.num_logprobs is not None:
-            logprobs = self._logprobs(last, token_id, chunk.sampling.num_logprobs)
-        return ChunkResult(token_id, logprobs, logits)
+        logits = self.inputs.logits[rows, : self.vocab_size]
+        state = chunk.sampling
+        if state is not None and state.process is not None:
+            try:
+                self._redraw(state, logits[-1], rows.stop - 1)
+            except SamplingError as error:
+                return ChunkResult(error=error)
+        result = self.inputs.draws.result(chunk, rows)
+        if chunk.logit_rows == "all" and chunk.scoring is None and result.finite:
+            return replace(result, logits=logits.copy())
+        return result
 
-    def _logprobs(self, row: int, token_id: int, count: int) -> TokenLogprobs:
-        """Log-probabilities of the token and of the `count` likeliest, ties to the lowest id."""
-        logits = self.inputs.logits[row, : self.vocab_size]
-        total = float(self.inputs.logsumexp_out[row])
-        rank = 1 + int(np.count_nonzero(logits > logits[token_id]))
-        top: list[tuple[int, float]] = []
-        if count:
-            threshold = np.partition(logits, -count)[-count]
-            ids = np.flatnonzero(logits >= threshold)
-            best = ids[np.argsort(-logits[ids], kind="stable")][:count]
-            top = [(int(i), float(logits[i]) - total) for i in best]
-        return TokenLogprobs(token_id, float(logits[token_id]) - total, rank, tuple(top))
+    def _redraw(self, state: SamplingState, logits: NDArray[np.float32], row: int) -> None:
+        if self._processed is None:
+            self._processed = ProcessedDraws(self._pool.compiler, self.vocab_size)
+        self._processed.redraw(state, logits, self.inputs.draws, row)

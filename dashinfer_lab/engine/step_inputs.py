@@ -13,17 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.engine.batch import Chunk
-from dashinfer_lab.sampling import SamplingState
+from dashinfer_lab.engine.draws import DrawArrays
 from jit_kernels.runtime.buffers import aligned
 
 __all__ = ["AttentionShape", "StepInputs"]
 
 _ITEM_WORDS = 8
 _SPLIT_WORDS = 4
-_SAMPLING_WORDS = 8
 _MAX_PARTIALS = 1024
 _WHOLE = -1
-_MASK_63 = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,7 @@ class StepInputs:
         max_logit_rows: int,
         max_pages: int,
         logits_stride: int,
+        vocab_size: int,
         attention: AttentionShape,
     ) -> None:
         self._attention = attention
@@ -66,15 +65,13 @@ class StepInputs:
         self.splits = aligned((max_tokens, _SPLIT_WORDS), np.int64)
         self.partials = aligned((_MAX_PARTIALS, attention.partial_floats), np.float32)
         self.page_tables = aligned(max_tokens * max_pages, np.int32)
-        self.sampling = aligned((max_logit_rows, _SAMPLING_WORDS), np.int64)
-        self.tokens_out = aligned(max_logit_rows, np.int32)
-        self.finite_out = aligned(max_logit_rows, np.int32)
-        self.logsumexp_out = aligned(max_logit_rows, np.float32)
+        self.draws = DrawArrays(max_logit_rows, vocab_size)
         self.logits = aligned((max_logit_rows, logits_stride), np.float32)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Every array by the name that plans use."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        own = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+        return own | self.draws.arrays()
 
     def fill(self, chunks: Sequence[Chunk]) -> list[slice]:
         """Lay out a step; returns the rows of logits of each chunk."""
@@ -89,7 +86,7 @@ class StepInputs:
             rows.append(slice(logit_row, logit_row + wanted))
             end = row + length
             self.logit_rows[logit_row : logit_row + wanted] = range(end - wanted, end)
-            self._fill_sampling(rows[-1], chunk.sampling)
+            self.draws.fill(rows[-1], chunk)
             first_rows.append(row)
             tables.append(table)
             row, logit_row, table = end, logit_row + wanted, table + len(chunk.page_table)
@@ -106,19 +103,6 @@ class StepInputs:
         pages[:] = chunk.page_table
         offsets = positions % page_size
         self.slots[row : row + length] = pages[positions // page_size] * page_size + offsets
-
-    def _fill_sampling(self, rows: slice, state: SamplingState | None) -> None:
-        words = self.sampling[rows]
-        words[:] = 0
-        if state is None or not len(words):
-            return
-        floats = words.view(np.float32).reshape(len(words), -1)
-        floats[:, 0] = state.temperature
-        words[:, 1] = state.top_k
-        floats[:, 4] = state.top_p
-        words.view(np.uint64)[:, 3] = state.seed & _MASK_63
-        words[:, 4] = state.choice
-        words[:, 5] = state.position
 
     def _fill_attention(
         self,

@@ -92,6 +92,10 @@ class _Selector:
             "tokens_out": StepOperand("tokens_out"),
             "finite_out": StepOperand("finite_out"),
             "logsumexp_out": StepOperand("logsumexp_out"),
+            "ranks_out": StepOperand("ranks_out"),
+            "logits_out": StepOperand("logits_out"),
+            "top_ids_out": StepOperand("top_ids_out"),
+            "top_logits_out": StepOperand("top_logits_out"),
         }
         self._calls.add("sample", {}, operands, "sample", None, rows="num_logit_rows")
         return Selection(self._calls.planned, self._calls.sizes, logits.stride)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dashinfer_lab.sampling.logprobs import Logprob, TokenLogprobs
-from dashinfer_lab.sampling.params import MAX_LOGPROBS, SamplingParams
-from dashinfer_lab.sampling.state import SamplingState
+from dashinfer_lab.sampling.params import MAX_LOGPROBS, LogitsProcessor, SamplingParams
+from dashinfer_lab.sampling.rules import LogitRules
+from dashinfer_lab.sampling.state import LogitEdits, SamplingState
 
-__all__ = ["MAX_LOGPROBS", "Logprob", "SamplingParams", "SamplingState", "TokenLogprobs"]
+__all__ = [
+    "MAX_LOGPROBS",
+    "LogitEdits",
+    "LogitRules",
+    "LogitsProcessor",
+    "Logprob",
+    "SamplingParams",
+    "SamplingState",
+    "TokenLogprobs",
+]

@@ -1,9 +1,12 @@
-"""Sampling: p = softmax(x / T), cut to top_k, then to top_p; id = inverse CDF of p at u.
+"""Sampling: p = softmax(x' / T), cut by min_p, top_k, top_p; id = inverse CDF of p at u.
 
-The rule. Tokens are ordered by logit, largest first, equal ones by id, lowest first. T = 0 takes
-the first. top_k keeps the first k; top_p then keeps the shortest beginning of what is left whose
-probability reaches top_p of it, at least one token. u is Philox of (seed, choice, position), and
-the token is the first in order of id at which the running probability exceeds u.
+The rule, in vLLM's order (its v1 sampler). Log-probabilities are those of the row x as the model
+made it. x' is x edited: allowed ids, then bans and biases, then penalties (`sample_edits`). T = 0
+takes the first token, others divide x'. Tokens are ordered by logit, largest first, equal ones by
+id, lowest first. min_p drops those less likely than min_p times the first; top_k keeps the first
+k; top_p then keeps the shortest beginning of what is left whose probability reaches top_p of it,
+at least one token. u is Philox of (seed, choice, position), and the token is the first in order
+of id at which the running probability exceeds u.
 Rows are independent; one worker does a row, so bits do not depend on the others.
 """
 
@@ -29,19 +32,24 @@ from jit_kernels.dsl import (
 )
 from jit_kernels.dsl.philox import philox, uniform
 from jit_kernels.kernel import kernel, worker
-from jit_kernels.kernels.sample_cut import Cut, Logits, Survey, candidate_words
+from jit_kernels.kernels.sample_cut import Cut, Logits, candidate_words
+from jit_kernels.kernels.sample_edits import Candidates, candidates
+from jit_kernels.kernels.sample_request import REQUEST_WORDS, DrawRequest
+from jit_kernels.kernels.sample_top import TOP_LOGITS, Best, rank_of
 from jit_kernels.types import F32, I32, I64, U8, U32
 
-__all__ = ["REQUEST_WORDS", "sample", "sample_workspace_bytes"]
+__all__ = ["NO_TOKEN", "sample", "sample_workspace_bytes"]
 
-REQUEST_WORDS = 8
+NO_TOKEN = -1
+"""The token of a row whose every id is banned."""
+
 _BLOCK = 256  # ids summed by the fixed tree; blocks are added in order
 _SMALLEST_NORMAL = 2.0**-126
 
 
 def sample_workspace_bytes(vocab: int) -> int:
-    """Scratch memory of one worker: a weight per id, and what a cut or the block sums need."""
-    return -(-(vocab + candidate_words(vocab)) * 4 // 64) * 64
+    """Scratch memory of one worker: a weight per id, what a cut or the block sums need, a copy."""
+    return -(-(2 * vocab + candidate_words(vocab)) * 4 // 64) * 64
 
 
 @kernel
@@ -54,19 +62,27 @@ def sample(
     tokens_out: Array[I32],
     finite_out: Array[I32],
     logsumexp_out: Array[F32],
+    ranks_out: Array[I32],
+    logits_out: Array[F32],
+    top_ids_out: Array[I32],
+    top_logits_out: Array[F32],
     workspace: Array[U8],
     workspace_bytes: Value[I64],
 ) -> None:
     """Draw a token for each row of `logits` [R, vocab], and log(sum(exp(row))) at T = 1.
 
-    A request is 8 words: T (float32 bits), top_k, top_p (bits), seed, choice, position, 0, 0.
-    Where a logit is not finite: `finite_out` 0, token 0, log-sum NaN.
+    `requests` [R][REQUEST_WORDS]: see `DrawWords`. Where a logit is not finite: `finite_out` 0,
+    token 0, log-sum NaN. Where a row reports: rank and logit of its target, and the likeliest ids
+    with their logits, [R][TOP_LOGITS], best first; otherwise these are not written.
     """
     me = worker()
     weights = (workspace + me.index * workspace_bytes).view(F32)
+    copy = weights + (vocab * 4 + candidate_words(0))  # behind all that a draw uses
     first, last = me.share(rows[0])
     for row in loop(first, last):
-        x = Logits(logits + row * logits_stride, vocab)
+        request = DrawRequest(requests + row * REQUEST_WORDS)
+        drawable = minimum(request.num_ids, vocab)
+        x = Logits(logits + row * logits_stride, select(drawable > 0, drawable, vocab))
         survey = x.survey()
         largest = survey.largest
         finite_out[row] = survey.finite.to(I32)
@@ -74,45 +90,53 @@ def sample(
         logsumexp_out[row] = float("nan")
         with when(survey.finite):
             logsumexp_out[row] = largest + log(_sum_of_exp(x, largest))
-            request = _Request(requests + row * REQUEST_WORDS)
-            for drawn in if_else(request.temperature > 0.0):
-                if drawn:
-                    tokens_out[row] = _draw(x, survey, weights, request).to(I32)
-                else:
-                    tokens_out[row] = x.first_of(largest)
+            token = _choose(candidates(x, survey, request, copy), weights, request)
+            tokens_out[row] = token
+            with when(request.report > 0):
+                named = request.target_plus_1 > 0
+                target = select(named, request.target_plus_1 - 1, maximum(token, 0).to(I64))
+                logits_out[row] = x.values[target]
+                ranks_out[row] = rank_of(x, x.values[target])
+                place = row * TOP_LOGITS
+                Best(top_ids_out + place, top_logits_out + place).fill(x, request.report - 1)
 
 
-class _Request:
-    """The words of one request."""
-
-    def __init__(self, words: Array[I64]) -> None:
-        self.temperature = words[0].to(U32).bits_as(F32)
-        self.top_k = words[1]
-        self.top_p = words[2].to(U32).bits_as(F32)
-        self.seed, self.choice, self.position = words[3], words[4], words[5]
-
-    def uniform(self) -> Value[F32]:
-        """The random number of this draw, in [0, 1)."""
-        position, seed = _halves(self.position), _halves(self.seed)
-        return uniform(philox((*position, self.choice.to(U32), constant(0, U32)), seed))
+def _choose(found: Candidates, weights: Array[F32], request: DrawRequest) -> Value[I32]:
+    token = Variable(constant(NO_TOKEN, I32))
+    with when(found.num_possible > 0):
+        for drawn in if_else(request.temperature > 0.0):
+            if drawn:
+                token.set(_draw(found, weights, request).to(I32))
+            else:
+                token.set(found.logits.first_of(found.survey.largest))
+    return token.get()
 
 
 def _sum_of_exp(x: Logits, largest: Value[F32]) -> Value[F32]:
     return x.total(lambda i: exp(x.values[i] - largest))
 
 
-def _draw(x: Logits, survey: Survey, weights: Array[F32], request: _Request) -> Value[I64]:
+def _draw(found: Candidates, weights: Array[F32], request: DrawRequest) -> Value[I64]:
     """Weigh, filter, choose."""
+    x, survey = found.logits, found.survey
     scratch = weights + x.count
+    least = minimum(request.min_p, 1.0)  # the first token weighs exactly 1, and stays
     for i in vectorized(x.count):
-        weights[i] = exp((x.values[i] - survey.largest) / request.temperature)
+        weight = exp((x.values[i] - survey.largest) / request.temperature)
+        weights[i] = select(weight >= least, weight, 0.0)
     cut = Cut(x, survey, weights, scratch)
-    with when((request.top_k > 0) & (request.top_k < x.count)):
+    with when((request.top_k > 0) & (request.top_k < found.num_possible)):
         cut.to_count(request.top_k)
     with when(request.top_p < 1.0):
         whole = x.total(lambda i: weights[i])
         cut.to_weight(maximum(request.top_p * whole, _SMALLEST_NORMAL))
-    return _inverse_cdf(weights, scratch, x.count, request.uniform())
+    return _inverse_cdf(weights, scratch, x.count, _uniform(request))
+
+
+def _uniform(request: DrawRequest) -> Value[F32]:
+    """The random number of a draw, in [0, 1)."""
+    position, seed = _halves(request.position), _halves(request.seed)
+    return uniform(philox((*position, request.choice.to(U32), constant(0, U32)), seed))
 
 
 def _inverse_cdf(

@@ -31,7 +31,7 @@ from jit_kernels.dsl import (
 )
 from jit_kernels.types import BOOL, F32, I32, I64, U16
 
-__all__ = ["Cut", "Logits", "Survey", "candidate_words"]
+__all__ = ["Cut", "Logits", "Survey", "candidate_words", "within"]
 
 Weight = Callable[[VectorIndex], Value[F32]]
 Condition = Callable[[VectorIndex], Value[BOOL]]
@@ -43,7 +43,7 @@ _COARSE_ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What one look at a row tells."""
+    """What one look at a row tells; `smallest` is the smallest above -inf."""
 
     smallest: Value[F32]
     largest: Value[F32]
@@ -63,8 +63,8 @@ class Logits:
         largest, negated = RunningMax(F32, -infinity), RunningMax(F32, -infinity)
         bits = RunningMax(I32, 0)
         for i in vectorized(self.count):
-            largest.update(_within(i, self.values[i], -infinity))
-            negated.update(_within(i, -self.values[i], -infinity))
+            largest.update(within(i, self.values[i], -infinity))
+            negated.update(within(i, -self.values[i], -infinity))
             bits.update(absolute_bits(self.values[i]))
         return Survey(-negated.value(), largest.value(), bits.value() < _INFINITY_BITS)
 
@@ -73,7 +73,7 @@ class Logits:
         never = -(2**31)
         nearest = RunningMax(I32, never)
         for i in vectorized(self.count):
-            found = _within(i, self.values[i], float("nan")).equals(logit)
+            found = within(i, self.values[i], float("nan")).equals(logit)
             nearest.update(select(found, -_ids(i), never))
         return -nearest.value()
 
@@ -82,7 +82,7 @@ class Logits:
         total = running_sum()
         for i in vectorized(self.count):
             kept = weight(i) if where is None else select(where(i), weight(i), 0.0)
-            total += _within(i, kept, 0.0)
+            total += within(i, kept, 0.0)
         return total.value()
 
 
@@ -110,7 +110,7 @@ class Cut:
         self._near_ids = (scratch + stride * 2).view(I32)
 
     def to_count(self, count: Value[I64]) -> None:
-        """Keep the first `count`, which must be less than all."""
+        """Keep the first `count`, which must be less than all above -inf."""
         ones = constant(1.0, F32, VECTOR_LANES)
         self._apply(lambda i: ones, count.to(F32))
 
@@ -177,8 +177,8 @@ class Cut:
         return count.get()
 
 
-def _within(i: VectorIndex, value: Value[F32], outside: float) -> Value[F32]:
-    """The value, but `outside` beyond the last id."""
+def within(i: VectorIndex, value: Value[F32], outside: float) -> Value[F32]:
+    """The values at `i`, but `outside` beyond the last id."""
     return value if i.mask is None else select(i.mask, value, outside)
 
 

@@ -2,58 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 
 from jit_kernels.isa import AVX2, NEON, Isa
-from jit_kernels.kernels.sample import sample, sample_workspace_bytes
+from jit_kernels.kernels.sample import sample
 from jit_kernels.reference import sample as reference
 from jit_kernels.reference.sample import Request
-from tests.kernels.guarded import guarded
-from tests.kernels.machine_code import compiled, each_isa, run, same_bits
+from tests.kernels.machine_code import each_isa, same_bits
+from tests.kernels.sample_cases import drawn, logits_of
 
 TABLE = np.log(np.array([0.1, 0.2, 0.3, 0.4])).astype(np.float32)
-
-
-class Drawn(NamedTuple):
-    """What the kernel wrote for each row."""
-
-    tokens: np.ndarray
-    finite: np.ndarray
-    logsumexp: np.ndarray
-    weights: np.ndarray
-
-
-def drawn(
-    isa: Isa,
-    logits: np.ndarray,
-    requests: Sequence[Request],
-    num_workers: int = 1,
-    vocab: int | None = None,
-) -> Drawn:
-    """Draw once for each request; `weights` are those of each worker's last row."""
-    logits, num_rows = np.atleast_2d(logits), len(requests)
-    stride = logits.shape[1] if len(logits) == num_rows else 0
-    vocab = vocab or logits.shape[1]
-    num_bytes = sample_workspace_bytes(vocab)
-    workspace = guarded(np.full((num_workers, num_bytes), 0xFF, np.uint8))
-    tokens, finite = guarded(np.full((2, num_rows), -1, np.int32))
-    logsumexp = guarded(np.zeros(num_rows, np.float32))
-    operands = (
-        guarded(np.array([num_rows])), guarded(logits), stride, vocab,
-        guarded(np.array([request.words() for request in requests])), tokens, finite, logsumexp,
-        workspace, num_bytes,
-    )  # fmt: skip
-    run(compiled(sample, isa), operands, num_workers)
-    return Drawn(tokens, finite, logsumexp, workspace.view(np.float32)[:, :vocab])
-
-
-def logits_of(vocab: int, seed: int = 0, spread: float = 3.0) -> np.ndarray:
-    values = np.random.default_rng(seed).standard_normal(vocab) * spread
-    return values.astype(np.float32)
 
 
 @each_isa
@@ -68,6 +27,9 @@ def logits_of(vocab: int, seed: int = 0, spread: float = 3.0) -> np.ndarray:
         (Request(top_p=0.7), [0, 0, 0.4286, 0.5714]),
         (Request(top_p=0.8), [0, 0.2222, 0.3333, 0.4444]),
         (Request(top_p=1), [0.1, 0.2, 0.3, 0.4]),
+        (Request(min_p=0.26), [0, 0.2222, 0.3333, 0.4444]),
+        (Request(min_p=0.0), [0.1, 0.2, 0.3, 0.4]),
+        (Request(min_p=1.05), [0, 0, 0, 1]),
         (Request(temperature=0.5), [1 / 30, 4 / 30, 9 / 30, 16 / 30]),
     ],
     ids=str,
@@ -123,9 +85,13 @@ def test_minus_zero_ties_with_zero(isa: Isa) -> None:
 def test_draws_have_the_bits_of_the_reference(isa: Isa, vocab: int, spread: float) -> None:
     logits = logits_of(vocab, seed=vocab, spread=spread)
     requests = [
-        Request(t, k, p, seed=2**63 + 5, choice=choice, position=2**33 + choice)
-        for choice, (t, k, p) in enumerate(
-            (t, k, p) for t in (0.3, 1.0, 4.0) for k in (0, 3, 40) for p in (0.5, 0.95, 1.0)
+        Request(t, k, p, seed=2**63 + 5, choice=choice, position=2**33 + choice, min_p=m)
+        for choice, (t, k, p, m) in enumerate(
+            (t, k, p, m)
+            for t in (0.3, 1.0, 4.0)
+            for k in (0, 3, 40)
+            for p in (0.5, 0.95, 1.0)
+            for m in (0.0, 0.1)
         )
     ]
     expected = [reference.sample(logits, request) for request in requests]

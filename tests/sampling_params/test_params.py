@@ -78,8 +78,8 @@ def test_checks_hold_when_asserts_are_switched_off() -> None:
 
 
 def test_an_unknown_option_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match="min_tokens"):
-        SamplingParams(min_tokens=3)  # pyright: ignore[reportCallIssue]  # on purpose
+    with pytest.raises(TypeError, match="best_of"):
+        SamplingParams(best_of=3)  # pyright: ignore[reportCallIssue]  # on purpose
 
 
 def test_the_defaults_are_those_of_vllm() -> None:
