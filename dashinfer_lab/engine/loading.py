@@ -6,7 +6,7 @@ Knows this machine's memory and cores; knows no request and no text.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from dashinfer_lab.config import cache_root
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
@@ -56,7 +56,7 @@ class LoadOptions:
             raise ConfigError(f"threads={self.threads} exceeds the {MAX_THREADS} of a pool")
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from dashinfer_lab.config import Language
@@ -37,3 +40,26 @@ def test_without_a_rate_no_time_is_promised(done: int, seconds: float) -> None:
 
 def test_a_finished_conversion_has_no_time_left() -> None:
     assert ConversionProgress("w", done=1000, total=1000, seconds=4).remaining_seconds == 0
+
+
+NOTEBOOK = """\
+import sys
+from types import ModuleType, SimpleNamespace
+for name in ("ipywidgets", "IPython.html.widgets"):
+    sys.modules[name] = None
+shell = ModuleType("IPython")
+shell.get_ipython = lambda: SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["IPython"] = shell
+from dashinfer_lab.progress import load_bars
+with load_bars("en") as progress:
+    progress.fetch("fetching lab/tiny", 5, 10)
+"""
+
+
+def test_a_notebook_without_widgets_gets_a_bar_of_text() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", NOTEBOOK], capture_output=True, text=True
+    )
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "fetching lab/tiny:  50%" in done.stderr
