@@ -116,3 +116,51 @@ def test_a_conversion_killed_at_any_moment_leaves_the_old_state_or_the_new_and_i
         assert content(target) == content(whole.directory)
         assert [path.name for path in directory.iterdir()] == ["model"]
     assert interrupted >= MOMENTS // 2
+
+
+AT_RANDOM = """\
+import sys
+from pathlib import Path
+from dashinfer_lab.convert.converter import convert
+from tests.convert.memory_checkpoint import tiny_checkpoint, tiny_config
+from tests.random_kills import kill_at_random
+
+root = Path(sys.argv[1])
+source = tiny_checkpoint(tiny_config(vocab_size=20011, hidden_size=240, intermediate_size=900))
+
+def work(name):
+    convert(source, root / name / "model", "a16w8", overwrite=True)
+
+print(*kill_at_random(work, int(sys.argv[2]), seed=20261129))
+"""
+
+
+def test_a_conversion_killed_at_random_moments_leaves_nothing_half_and_is_recovered(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_RANDOM, str(tmp_path), str(MOMENTS)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    ends = list(map(int, done.stdout.split()))
+    assert len(ends) == MOMENTS
+    assert set(ends) <= {0, -signal.SIGKILL}
+    assert -signal.SIGKILL in ends
+
+    whole = content(tmp_path / "third" / "model")
+    source = tiny_checkpoint(tiny_config(vocab_size=20011, hidden_size=240, intermediate_size=900))
+    for moment in range(MOMENTS):
+        directory = tmp_path / str(moment)
+        for path in directory.iterdir() if directory.exists() else ():
+            if path.name == "model":
+                assert content(path) == whole
+            else:
+                assert not loads(path)
+        convert(source, directory / "model", "a16w8", overwrite=True)
+        assert content(directory / "model") == whole
+        assert [path.name for path in directory.iterdir()] == ["model"]

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 
 from dashinfer_lab.errors import DashInferLabError
-from dashinfer_lab.hub import open_checkpoint
+from dashinfer_lab.hub import open_checkpoint, resolve
 from dashinfer_lab.hub.snapshots import is_complete
 from tests.hub.loopback_hub import BLOCK, LoopbackHub, serving
 from tests.hub.tiny_models import write_safetensors
+
+ROOT = Path(__file__).resolve().parents[2]
+MOMENTS = 20
 
 pytest.importorskip("modelscope_hub")
 pytestmark = pytest.mark.slow
@@ -163,3 +166,41 @@ def test_killed_from_outside_between_two_blocks_it_recovers(
     assert running.returncode == -signal.SIGKILL
     assert_nothing_loads(tmp_path / "cache")
     assert_recovers(hub, tmp_path, files)
+
+
+AT_RANDOM = """\
+import os, sys
+from pathlib import Path
+import modelscope, modelscope_hub
+from dashinfer_lab.hub import resolve
+from tests.random_kills import kill_at_random
+
+def work(name):
+    os.environ["DASHINFER_LAB_CACHE"] = str(Path(sys.argv[1]) / name / "cache")
+    resolve("lab/tiny")
+
+print(*kill_at_random(work, int(sys.argv[2]), seed=20261129))
+"""
+
+
+def test_killed_at_random_moments_it_leaves_no_model_and_recovers(
+    hub: LoopbackHub, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
+    ended = pull(hub, tmp_path, tmp_path, MOMENTS, program=AT_RANDOM)
+    assert ended.returncode == 0, ended.stderr
+    ends = list(map(int, ended.stdout.split()))
+    assert len(ends) == MOMENTS
+    assert set(ends) <= {0, -signal.SIGKILL}
+    assert -signal.SIGKILL in ends
+
+    monkeypatch.setenv("MODELSCOPE_HOME", str(tmp_path))
+    monkeypatch.setenv("MODELSCOPE_ENDPOINT", hub.url)
+    for moment in range(MOMENTS):
+        cache = tmp_path / str(moment) / "cache"
+        assert_nothing_loads(cache)
+        monkeypatch.setenv("DASHINFER_LAB_CACHE", str(cache))
+        path = resolve("lab/tiny")
+        assert is_complete(path)
+        assert {name: (path / name).read_bytes() for name in files} == files
+        assert list(path.parent.iterdir()) == [path]
