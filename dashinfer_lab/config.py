@@ -20,6 +20,7 @@ __all__ = [
     "default_language",
     "embedded_override",
     "expanded",
+    "profile_from_start",
 ]
 
 Language = Literal["en", "zh"]
@@ -84,6 +85,14 @@ def default_language() -> Language:
     names = ("LC_ALL", "LC_MESSAGES", "LANG")
     locale = next(filter(None, map(os.environ.get, names)), "")
     return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def profile_from_start() -> bool:
+    """Whether every step is profiled from the load on (`AS_PROFILE=ON`, DashInfer's name)."""
+    chosen = os.environ.get("AS_PROFILE", "")
+    if chosen.upper() not in ("ON", "OFF", ""):
+        raise ConfigError(f"AS_PROFILE={chosen!r:.80} is not understood: set it to ON or OFF")
+    return chosen.upper() == "ON"
 
 
 def expanded(path: str | Path) -> Path:

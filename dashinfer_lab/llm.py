@@ -5,20 +5,21 @@ Joins artifact, tokenizer and engine; computes nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.config import ModelConfig, profile_from_start
 from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle
 from dashinfer_lab.engine.loading import LoadOptions, load_runner
 from dashinfer_lab.engine.opening import open_model
+from dashinfer_lab.engine.profiler import Profiler
 from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
 from dashinfer_lab.outputs import RequestOutput
-from dashinfer_lab.profiling import OpProfile, ProfileRecorder
+from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
 from dashinfer_lab.progress import LoadProgress, load_bars
 from dashinfer_lab.sampling import SamplingParams
 
@@ -94,6 +95,7 @@ class LLM:
             )
         _require_engine_options(engine)
         options = LoadOptions(threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed)
+        always_profile = profile_from_start()
         self._weights = weights
         with _progress(progress) as told:
             self.artifact: Artifact = open_model(model, tokenizer, weights, threads, told)
@@ -101,6 +103,9 @@ class LLM:
         loaded = load_runner(self.artifact, options)
         self._runner = loaded.runner
         self._thread_plan = loaded.threads
+        self._profiler = Profiler(
+            loaded.runner, self.artifact, loaded.threads.threads, always=always_profile
+        )
         self._isa = loaded.runner.program.pool.compiler.isa.name
         try:
             self._engine = Engine(
@@ -203,26 +208,36 @@ class LLM:
             arena_bytes=use.arena_bytes + use.step_bytes,
         )
 
-    @contextmanager
-    def profiling(self) -> Generator[ProfileRecorder]:
-        """Time every operation of the steps run meanwhile; `OpProfile.of` sums them up."""
-        recorder = self._runner.start_recording()
-        try:
-            yield recorder
-        finally:
-            self._runner.stop_recording()
+    def profiling(
+        self, capture: Capture | None = None, *, save: str | Path | None = None
+    ) -> AbstractContextManager[ProfileRecorder]:
+        """Time every operation of the steps run meanwhile; `OpProfile.of` sums them up.
+
+        capture: record one prefill, or so many decode steps of a batch, and stop; leaving before
+        that came is an `EngineError`.  save: file to write on leaving, see `OpProfile.save`.
+        """
+        return self._profiler.recording(capture, save)
 
     def profile(
         self,
         prompt: Prompt | Sequence[Message] = "The quick brown fox jumps over the lazy dog. " * 12,
         sampling_params: SamplingParams | None = None,
+        *,
+        roof: bool = True,
     ) -> OpProfile:
-        """Generate once and say where the time went, prefill and decode apart."""
+        """Generate once and say where the time went, prefill and decode apart.
+
+        roof: measure what this machine can do afterwards, to hold the times against it.
+        """
         params = sampling_params or SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
         ids = self._ids(prompt) if isinstance(prompt, str | Mapping) else self._chat_ids(prompt)
         with self.profiling() as recorder:
             self._complete([None], [ids], params)
-        return OpProfile.of(recorder)
+        return OpProfile.of(recorder, self._profiler.measure_roof() if roof else None)
+
+    def get_op_profiling_info(self) -> str:
+        """The report of all steps so far, with AS_PROFILE=ON; else raises `EngineError`."""
+        return str(self._profiler.standing())
 
     def close(self) -> None:
         """Cancel what runs, end the threads; closing twice is harmless."""

@@ -36,6 +36,7 @@ class Chunk:
     start: position of the first.  page_table: physical pages covering [0, start + len(token_ids)).
     sampling: None where no token is to be drawn after the last one.
     scoring: with logit_rows "all"; log-probabilities then come instead of logits.
+    decoding: the tokens follow a drawn one.  reaches_end: no known token is left to compute.
     """
 
     request_id: int
@@ -45,6 +46,9 @@ class Chunk:
     logit_rows: LogitRows
     sampling: SamplingState | None
     scoring: PromptScoring | None = None
+    arrival_seconds: float = 0.0
+    decoding: bool = False
+    reaches_end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

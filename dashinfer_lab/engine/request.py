@@ -137,8 +137,17 @@ class Request(ABC):
         """Write a span in the form the model takes."""
         pages = () if self.pages is None else self.pages.covering(span.end)
         tokens = self.token_ids[span.start : span.end]
-        sampling = self.sampling(span)
-        return Chunk(self.request_id, tokens, span.start, pages, span.logit_rows, sampling)
+        return Chunk(
+            self.request_id,
+            tokens,
+            span.start,
+            pages,
+            span.logit_rows,
+            self.sampling(span),
+            arrival_seconds=self.arrival_seconds,
+            decoding=self.state is RequestState.DECODE,
+            reaches_end=span.end == self.num_tokens,
+        )
 
     @abstractmethod
     def plan(self, max_tokens: int, max_rows: int) -> Span | None:

@@ -5,9 +5,10 @@ Knows programs and memory; knows no request state and no scheduling.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from dashinfer_lab.engine.step_inputs import AttentionShape, StepInputs
 from dashinfer_lab.errors import EngineError, SamplingError
 from dashinfer_lab.kvcache import PAGE_SIZE
 from dashinfer_lab.lower import Memory, ProgramPlan, instantiate
-from dashinfer_lab.profiling import OpLabel, ProfileRecorder
+from dashinfer_lab.profiling import ChunkSpan, ProfileRecorder, StepShape, StepTimes
 from dashinfer_lab.sampling import SamplingState
 from jit_kernels.kernels.attention import SEGMENT_SIZE, partial_floats, query_tile
 from jit_kernels.runtime.buffers import aligned
@@ -93,7 +94,8 @@ class CompiledRunner:
         )
         self._processed: ProcessedDraws | None = None
         self._memory = Memory(plan, artifact, self.inputs.arrays(), self.cache)
-        self._recorder: ProfileRecorder | None = None
+        self._recorders: tuple[ProfileRecorder, ...] = ()
+        self._recorders_change = threading.Lock()
         self.program = instantiate(plan, self._memory, pool, chaos_seed=chaos_seed)
 
     @property
@@ -105,46 +107,56 @@ class CompiledRunner:
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
         """Compute all chunks, one result for each, in order."""
-        recorder = self._recorder  # read once: another thread may end the recording
-        if recorder is not None:
-            return self._profiled_step(chunks, recorder)
+        if self._recorders:
+            spans = tuple(_span(chunk) for chunk in chunks)
+            # Read once: another thread may end a recording.
+            recorders = [each for each in self._recorders if each.wants(spans)]
+            if recorders:
+                return self._profiled_step(chunks, spans, recorders)
         rows = self._fill(chunks)
         self.program.run()
         return self._results(chunks, rows)
 
-    def start_recording(self) -> ProfileRecorder:
-        """Time every operation from the next step on; raises `EngineError` if one does already."""
-        if self._recorder is not None:
-            raise EngineError("a profile is being recorded already: end that one first")
-        labels = [OpLabel(op.kernel, op.name, op.layer) for op in self.plan.ops]
-        self._recorder = ProfileRecorder(labels)
-        return self._recorder
+    def start_recording(self, recorder: ProfileRecorder) -> None:
+        """Time the steps that `recorder` wants, from the next one on."""
+        with self._recorders_change:
+            self._recorders = (*self._recorders, recorder)
 
-    def stop_recording(self) -> None:
-        """Run without timing from the next step on."""
-        self._recorder = None
+    def stop_recording(self, recorder: ProfileRecorder) -> None:
+        """Tell `recorder` no more; nothing if it is not told anyway."""
+        with self._recorders_change:
+            self._recorders = tuple(each for each in self._recorders if each is not recorder)
 
     def _profiled_step(
-        self, chunks: Sequence[Chunk], recorder: ProfileRecorder
+        self,
+        chunks: Sequence[Chunk],
+        spans: tuple[ChunkSpan, ...],
+        recorders: Sequence[ProfileRecorder],
     ) -> list[ChunkResult]:
         """A step on the walker that times every operation."""
-        begin = perf_counter()
+        begin = monotonic()
         rows = self._fill(chunks)
-        filled = perf_counter()
+        filled = monotonic()
         profile = self.program.profile()
-        computed = perf_counter()
+        computed = monotonic()
         results = self._results(chunks, rows)
-        end = perf_counter()
-        recorder.add(
-            phase="decode" if all(len(c.token_ids) == 1 for c in chunks) else "prefill",
-            num_tokens=int(self.inputs.num_tokens[0]),
-            op_seconds=profile.seconds,
+        end = monotonic()
+        step = StepTimes(
+            shape=StepShape(spans, int(self.inputs.num_logit_rows[0]), self._num_partials()),
+            op_seconds=np.array(profile.seconds, np.float64),
+            begin_seconds=begin,
             input_seconds=filled - begin,
             compute_seconds=computed - filled,
             result_seconds=end - computed,
             wall_seconds=end - begin,
         )
+        for recorder in recorders:
+            recorder.add(step)
         return results
+
+    def _num_partials(self) -> int:
+        """Segments of attention that are computed apart and merged."""
+        return int(self.inputs.splits[: self.inputs.num_splits[0], 1].sum())
 
     def _fill(self, chunks: Sequence[Chunk]) -> list[slice]:
         rows = self.inputs.fill(chunks)
@@ -182,3 +194,15 @@ class CompiledRunner:
         if self._processed is None:
             self._processed = ProcessedDraws(self._pool.compiler, self.vocab_size)
         self._processed.redraw(state, logits, self.inputs.draws, row)
+
+
+def _span(chunk: Chunk) -> ChunkSpan:
+    return ChunkSpan(
+        chunk.request_id,
+        chunk.start,
+        len(chunk.token_ids),
+        chunk.decoding,
+        chunk.reaches_end,
+        chunk.arrival_seconds,
+        chunk.page_table,
+    )

@@ -1,0 +1,178 @@
+"""Two runs side by side: before and after, two schemes, two thread counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from dashinfer_lab.config import Language
+from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.profiling.words import say, spoken
+
+if TYPE_CHECKING:
+    from dashinfer_lab.profiling.op_profile import OpProfile, PhaseProfile
+    from dashinfer_lab.profiling.picture import Pen, Picture, Theme
+    from dashinfer_lab.profiling.steps import Phase
+
+__all__ = ["ComparedPhase", "ComparedRow", "ProfileComparison"]
+
+_OPERATOR_WIDTH = 18
+_MOST_BARS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRow:
+    """Microseconds a token that an operator took in both runs; 0 where a run had none of it."""
+
+    opname: str
+    before_us: float
+    after_us: float
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times faster the second run was; None where one had none of it."""
+        return self.before_us / self.after_us if self.before_us and self.after_us else None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPhase:
+    """A phase that both runs had; the last row is the whole."""
+
+    phase: Phase
+    rows: tuple[ComparedRow, ...]
+
+    @property
+    def total(self) -> ComparedRow:
+        """Wall time of the steps."""
+        return self.rows[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileComparison:
+    """Time a token by operator, so that runs of different lengths compare."""
+
+    names: tuple[str, str]
+    phases: tuple[ComparedPhase, ...]
+
+    @staticmethod
+    def of(
+        before: OpProfile, after: OpProfile, names: tuple[str, str] | None = None
+    ) -> ProfileComparison:
+        """Compare the phases that both have; `ConfigError` where they share none."""
+        pairs = [
+            (one, other)
+            for one in before.phases
+            for other in after.phases
+            if one.phase == other.phase
+        ]
+        if not pairs:
+            raise ConfigError(
+                "these profiles have no phase in common: profile prefill in both, or decode in both"
+            )
+        phases = tuple(_compared(one, other) for one, other in pairs)
+        return ProfileComparison(names or _names(before, after), phases)
+
+    def report(self, lang: Language | None = None) -> str:
+        """Both runs as text."""
+        return "\n".join(self._lines(spoken(lang)))
+
+    def plot(self, lang: Language | None = None, theme: Theme = "light") -> Picture:
+        """Pairs of bars by operator. Raises `ConfigError` without matplotlib."""
+        from dashinfer_lab.profiling.picture import draw
+
+        return draw(self._paint, (5.6 * len(self.phases), 4.4), lang, theme)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every figure, for JSON."""
+        return {
+            "names": list(self.names),
+            **{
+                each.phase: [{**asdict(row), "speedup": row.speedup} for row in each.rows]
+                for each in self.phases
+            },
+        }
+
+    def __str__(self) -> str:
+        return self.report()
+
+    def __repr__(self) -> str:
+        return self.report()
+
+    def _repr_html_(self) -> str:
+        from dashinfer_lab.profiling.html import comparison_fragment
+
+        return comparison_fragment(self)
+
+    def _repr_png_(self) -> bytes | None:
+        from dashinfer_lab.profiling.picture import can_draw
+
+        return self.plot().png if can_draw() else None
+
+    def _lines(self, lang: Language) -> Iterator[str]:
+        widths = [max(len(name), 10) for name in self.names]
+        head = f"{'opname'.ljust(_OPERATOR_WIDTH)} {self.names[0].rjust(widths[0])}"
+        for each in self.phases:
+            yield f"=== {say(lang, each.phase)}: {say(lang, 'per_token')} ==="
+            yield f"{head} {self.names[1].rjust(widths[1])} {'x':>7}"
+            for row in each.rows:
+                one = f"{row.before_us:.2f}".rjust(widths[0])
+                other = f"{row.after_us:.2f}".rjust(widths[1])
+                speedup = "-" if row.speedup is None else f"{row.speedup:.2f}"
+                yield f"{row.opname.ljust(_OPERATOR_WIDTH)} {one} {other} {speedup:>7}"
+            yield ""
+
+    def _paint(self, pen: Pen) -> None:
+        subplots: Any = pen.figure.subplots(1, len(self.phases), squeeze=False)
+        for axes, each in zip(subplots[0], self.phases, strict=True):
+            rows = sorted(each.rows[:-1], key=lambda row: -max(row.before_us, row.after_us))
+            rows = [*rows[:_MOST_BARS], each.total]
+            for column, (shift, name) in enumerate(zip((-0.2, 0.2), self.names, strict=True)):
+                values = [row.after_us if column else row.before_us for row in rows]
+                places = [place + shift for place in range(len(rows))]
+                colour = pen.palette.series[column]
+                axes.barh(places, values, 0.36, color=colour, label=pen.drawable(name))
+            for place, row in enumerate(rows):
+                label = "" if row.speedup is None else f" {row.speedup:.2f}×"
+                axes.text(max(row.before_us, row.after_us), place, label, va="center", fontsize=8)
+            axes.set_yticks(range(len(rows)), [pen.drawable(row.opname) for row in rows])
+            axes.tick_params(axis="y", length=0, labelcolor=pen.palette.ink)
+            axes.invert_yaxis()
+            axes.margins(x=0.15)
+            axes.grid(visible=False, axis="y")
+            axes.set_xlabel(pen.say("per_token"))
+            axes.set_title(pen.say(each.phase))
+        pen.figure.legend(
+            *subplots[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2
+        )
+
+
+def _compared(before: PhaseProfile, after: PhaseProfile) -> ComparedPhase:
+    one, other = _per_token(before), _per_token(after)
+    total = ComparedRow("total", one.pop("total"), other.pop("total"))
+    names = sorted({*one, *other}, key=lambda name: -max(one.get(name, 0), other.get(name, 0)))
+    rows = [ComparedRow(name, one.get(name, 0.0), other.get(name, 0.0)) for name in names]
+    return ComparedPhase(before.phase, (*rows, total))
+
+
+def _per_token(phase: PhaseProfile) -> dict[str, float]:
+    """Microseconds a token by operator, and of the whole."""
+    scale = 1e3 / phase.num_tokens
+    rows = [*phase.forward_rows(), phase.inputs_row()]
+    times = {row.opname: row.total_ms * scale for row in rows}
+    return {**times, "total": phase.wall_seconds * 1e3 * scale}
+
+
+def _names(before: OpProfile, after: OpProfile) -> tuple[str, str]:
+    """What differs between the machines of two runs; else before and after."""
+    one, other = before.machine, after.machine
+    if one is None or other is None or one == other:
+        return "before", "after"
+    kinds: Sequence[str] = ("model", "scheme", "isa", "threads")
+    differing = [kind for kind in kinds if getattr(one, kind) != getattr(other, kind)]
+
+    def name(machine: object) -> str:
+        values = {kind: str(getattr(machine, kind)) for kind in differing}
+        return ", ".join(f"{v} threads" if k == "threads" else v for k, v in values.items())
+
+    return name(one), name(other)

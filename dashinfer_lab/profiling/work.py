@@ -1,0 +1,205 @@
+"""Bytes and operations of a kernel call, by kernel; a new kernel is one line of `WORK`.
+
+Bytes are those that must move at least once a step: every weight the call uses, the keys and
+values it attends to, its input and output rows. What a cache had to be given twice is not counted,
+and small rows never leave the caches, so a call may show more than memory's bandwidth.
+A multiply-add is two operations; exp, square root and a division are one each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dashinfer_lab.profiling.steps import StepShape
+from jit_kernels.activation_layout import padded_k
+from jit_kernels.panels import PANEL_WIDTH
+
+__all__ = ["WORK", "Part", "ProfiledOp", "Work", "work_of"]
+
+_FLOAT: Final = 4
+_WEIGHT_BYTES: Final = {"f32": 4, "bf16": 2, "u8": 1}
+_WEIGHT_K_MULTIPLE: Final = {"f32": 1, "bf16": 2, "u8": 4}
+_SCALE_BYTES: Final = {"f16": 2, "f32": 4}
+_PARTIAL_EXTRA: Final = 16  # beside o[D]: maximum, sum and padding
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledOp:
+    """One operation of a program: its kernel and place, and the numbers its work depends on.
+
+    layer: None outside the layers.  rows: the counter of rows it works on.
+    kv_bytes_per_position: keys and values of one position of its layer, 0 where it reads none.
+    """
+
+    kernel: str
+    name: str
+    layer: int | None
+    rows: str = "num_tokens"
+    constants: Mapping[str, int | str | bool] | None = None
+    numbers: Mapping[str, float] | None = None
+    kv_bytes_per_position: int = 0
+
+    def number(self, name: str) -> int:
+        """A size among its operands or constants; `KeyError` where there is none."""
+        return int({**(self.constants or {}), **(self.numbers or {})}[name])
+
+    def choice(self, name: str) -> str:
+        """A constant that names a format."""
+        return str((self.constants or {})[name])
+
+    def work_key(self) -> object:
+        """Equal for operations that do equal work in equal steps."""
+        numbers = tuple(sorted((self.numbers or {}).items()))
+        constants = tuple(sorted((self.constants or {}).items()))
+        return self.kernel, self.rows, self.kv_bytes_per_position, numbers, constants
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Bytes by what they hold, and floating-point (or integer product) operations."""
+
+    weight_bytes: int = 0
+    kv_bytes: int = 0
+    activation_bytes: int = 0
+    flops: int = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """All bytes."""
+        return self.weight_bytes + self.kv_bytes + self.activation_bytes
+
+    @property
+    def intensity(self) -> float:
+        """Operations a byte; 0 where no byte moves."""
+        return self.flops / self.num_bytes if self.num_bytes else 0.0
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.weight_bytes + other.weight_bytes,
+            self.kv_bytes + other.kv_bytes,
+            self.activation_bytes + other.activation_bytes,
+            self.flops + other.flops,
+        )
+
+
+Part = Callable[[ProfiledOp, StepShape], Work]
+"""One formula of a kernel; a fused kernel has several."""
+
+
+def _product(weight_format: str) -> Part:
+    """Y[R, N] = X[R, K] W[K, N]; columns that pad the last panel count."""
+
+    def work(op: ProfiledOp, step: StepShape) -> Work:
+        rows, k = step.rows(op.rows), op.number("in_features")
+        n = op.number("num_panels") * PANEL_WIDTH
+        if not rows:
+            return Work()
+        multiple = _WEIGHT_K_MULTIPLE[weight_format]
+        weight_bytes = n * -(-k // multiple) * multiple * _WEIGHT_BYTES[weight_format]
+        row_bytes = padded_k(k) * _FLOAT
+        if weight_format == "u8":
+            groups = -(-k // op.number("group"))
+            scales = -(-groups // op.number("groups_per_scale"))
+            weight_bytes += 2 * n * scales * _SCALE_BYTES[op.choice("scale_format")]
+            row_bytes = padded_k(k) * 2 + groups * 2 * _FLOAT
+        weight_bytes += n * _FLOAT if op.number("has_bias") else 0
+        streams = 2 if op.number("has_residual") else 1
+        activation_bytes = rows * (row_bytes + streams * n * _FLOAT)
+        return Work(weight_bytes, 0, activation_bytes, 2 * rows * n * k)
+
+    return work
+
+
+def _looked_up_rows(op: ProfiledOp, step: StepShape) -> Work:
+    """One row of the table a token, widened to float."""
+    rows, n = step.rows(op.rows), op.number("n")
+    row_bytes = n * _WEIGHT_BYTES[op.choice("weight_format")]
+    flops = 0
+    if op.choice("weight_format") == "u8":
+        groups = -(-n // op.number("group_size"))
+        row_bytes += 2 * groups * _SCALE_BYTES[op.choice("scale_format")]
+        flops = 2 * rows * n
+    return Work(rows * row_bytes, 0, rows * n * _FLOAT, flops)
+
+
+def _rows_in(op: ProfiledOp, step: StepShape) -> Work:
+    """Float rows [R, n], read."""
+    return Work(activation_bytes=step.rows(op.rows) * op.number("n") * _FLOAT)
+
+
+def _norm(op: ProfiledOp, step: StepShape) -> Work:
+    """x / sqrt(mean(x²) + eps) · weight, of rows [R, n]."""
+    elements = step.rows(op.rows) * op.number("n")
+    return _rows_in(op, step) + Work(op.number("n") * _FLOAT, flops=4 * elements)
+
+
+def _swiglu(op: ProfiledOp, step: StepShape) -> Work:
+    """gate / (1 + exp(-gate)) · up, of rows [R, n] each."""
+    elements = step.rows(op.rows) * op.number("n")
+    return Work(activation_bytes=2 * elements * _FLOAT, flops=5 * elements)
+
+
+def _prepared(op: ProfiledOp, step: StepShape) -> Work:
+    """Rows as a linear layer takes them, written: float32, or int16 and two floats a group."""
+    rows, n = step.rows(op.rows), op.number("n")
+    if op.choice("form") != "i16":
+        return Work(activation_bytes=rows * padded_k(n) * _FLOAT)
+    scales = -(-n // op.number("group")) * 2 * _FLOAT
+    return Work(activation_bytes=rows * (padded_k(n) * 2 + scales), flops=2 * rows * n)
+
+
+def _rope_append(op: ProfiledOp, step: StepShape) -> Work:
+    """Turn q and k; q goes to rows, k and v to the pages."""
+    rows, d = step.rows(op.rows), op.number("head_dim")
+    heads, kv_heads = op.number("num_heads"), op.number("num_kv_heads")
+    activations = rows * (2 * heads + 2 * kv_heads) * d * _FLOAT
+    flops = 3 * rows * (heads + kv_heads) * d
+    return Work(0, rows * op.kv_bytes_per_position, activations, flops)
+
+
+def _attention(op: ProfiledOp, step: StepShape) -> Work:
+    """softmax(q kᵀ) v; a chunk's keys and values are read once for all of its rows."""
+    heads = op.number("num_kv_heads") * op.number("heads_per_kv")
+    d = op.number("head_dim")
+    read = sum(chunk.end for chunk in step.chunks)
+    scores = sum((c.start + 1 + c.end) * c.length // 2 for c in step.chunks)
+    rows = 2 * step.num_tokens * heads * d * _FLOAT
+    return Work(0, read * op.kv_bytes_per_position, rows, 4 * heads * d * scores)
+
+
+def _merge(op: ProfiledOp, step: StepShape) -> Work:
+    """Join the segments of rows that were split over workers."""
+    heads = op.number("num_kv_heads") * op.number("heads_per_kv")
+    d = op.number("head_dim")
+    states = step.num_partials * heads
+    return Work(activation_bytes=states * (d + _PARTIAL_EXTRA) * _FLOAT, flops=3 * states * d)
+
+
+def _draw(op: ProfiledOp, step: StepShape) -> Work:
+    """Largest logit and log-sum-exp of a row, read once; cutting by top-k and top-p is extra."""
+    elements = step.rows(op.rows) * op.number("vocab")
+    return Work(activation_bytes=elements * _FLOAT, flops=3 * elements)
+
+
+WORK: Final[dict[str, tuple[Part, ...]]] = {
+    "embedding": (_looked_up_rows,),
+    "linear_f32": (_product("f32"),),
+    "linear_bf16": (_product("bf16"),),
+    "linear_u8": (_product("u8"),),
+    "rmsnorm_prepare": (_norm, _prepared),
+    "swiglu_prepare": (_swiglu, _prepared),
+    "prepare": (_rows_in, _prepared),
+    "rope_append": (_rope_append,),
+    "attention": (_attention,),
+    "attention_merge": (_merge,),
+    "sample": (_draw,),
+}
+"""The formulas of every kernel, by its name in a plan."""
+
+
+def work_of(op: ProfiledOp, step: StepShape) -> Work | None:
+    """What `op` does in a step of this shape; None for a kernel that `WORK` does not know."""
+    parts = WORK.get(op.kernel)
+    return None if parts is None else sum((part(op, step) for part in parts), Work())
