@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from dashinfer_lab.errors import ConfigError
 
@@ -20,7 +21,9 @@ __all__ = [
     "default_language",
     "embedded_override",
     "expanded",
+    "notebook_proxy",
     "profile_from_start",
+    "silence_gradio",
 ]
 
 Language = Literal["en", "zh"]
@@ -85,6 +88,30 @@ def default_language() -> Language:
     names = ("LC_ALL", "LC_MESSAGES", "LANG")
     locale = next(filter(None, map(os.environ.get, names)), "")
     return "zh" if locale.lower().startswith("zh") else "en"
+
+
+def notebook_proxy(port: int) -> str | None:
+    """Path or URL under which the notebook server around this process shows `port`, if any.
+
+    A hub's prefix, VS Code's pattern, or the base of the Jupyter server that opened a terminal;
+    all but VS Code need jupyter-server-proxy.
+    """
+    pattern = os.environ.get("VSCODE_PROXY_URI", "")
+    if "{{port}}" in pattern and pattern.startswith(("/", "http")):
+        return pattern.replace("{{port}}", str(port)).rstrip("/")
+    server = os.environ.get("JUPYTER_SERVER_URL", "")
+    prefix = os.environ.get("JUPYTERHUB_SERVICE_PREFIX") or urlsplit(server).path
+    return f"{prefix.rstrip('/')}/proxy/{port}" if prefix.startswith("/") else None
+
+
+def silence_gradio() -> None:
+    """Tell Gradio, before it is imported, to report nothing and to keep its files in our cache.
+
+    By itself it takes a directory below /tmp that the first user of the machine then owns.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ.setdefault("GRADIO_TEMP_DIR", str(cache_root() / "gradio"))
 
 
 def profile_from_start() -> bool:

@@ -18,6 +18,7 @@ from dashinfer_lab import __version__
 from dashinfer_lab.cli.bench import bench
 from dashinfer_lab.cli.chat import chat
 from dashinfer_lab.cli.convert import convert
+from dashinfer_lab.cli.demo import demo
 from dashinfer_lab.cli.info import info
 from dashinfer_lab.cli.messages import choose_language
 from dashinfer_lab.cli.models import models
@@ -57,7 +58,7 @@ def build() -> typer.Typer:
     )
     for command in (info, quickstart, pull, convert, run, chat, bench, profile, show):
         app.command()(command)
-    for command in (models, rm, cache):
+    for command in (demo, models, rm, cache):
         app.command()(command)
     app.command("list")(list_models)
 

@@ -47,7 +47,7 @@ _QUICKSTART = {
     "quickstart.converted": Sentence("[2/3] Converted already.", "[2/3] 已是转换后的模型。"),
     "quickstart.load": Sentence(
         "[3/3] Loading; the first time, kernels are compiled for this CPU ...",
-        "[3/3] 加载；首次会为本机 CPU 编译算子 ...",
+        "[3/3] 加载；首次会为本机 CPU 编译内核 ...",
     ),
     "quickstart.machine": Sentence("{isa}, {threads} threads", "{isa}，{threads} 个线程"),
     "quickstart.memory": Sentence(
@@ -79,6 +79,14 @@ _CHAT = {
         "没有命令 {command}；/help 列出命令，行首加空格可作为文本发送",
     ),
     "chat.stopped": Sentence("stopped", "已停止"),
+}
+
+_DEMO = {
+    "demo.ready": Sentence("{url} (Ctrl-C ends)", "{url}（Ctrl-C 结束）"),
+    "demo.proxy": Sentence(
+        "through this notebook's proxy: {url}", "经由当前 Notebook 的代理访问：{url}"
+    ),
+    "demo.ended": Sentence("ended", "已结束"),
 }
 
 _FIGURES = {
@@ -126,12 +134,11 @@ _STORED = {
     "cache.kind": Sentence("KIND", "类别"),
     "cache.holds": Sentence("HOLDS", "内容"),
     "cache.size": Sentence("SIZE", "大小"),
-    "cache.in": Sentence("IN", "文件"),
-    "cache.files": Sentence("{count} files", "{count} 个文件"),
+    "cache.files": Sentence("FILES", "文件数"),
     "cache.models": Sentence("fetched models", "下载的模型"),
     "cache.conversions": Sentence("converted models", "转换后的模型"),
-    "cache.objects": Sentence("compiled kernels", "编译后的算子"),
-    "cache.lowered": Sentence("lowered programs", "降级后的程序"),
+    "cache.objects": Sentence("compiled kernels", "编译后的内核"),
+    "cache.lowered": Sentence("lowered programs", "编排好的程序"),
     "cache.where": Sentence(
         "{path}, {free:.1f} GB free on its disk (DASHINFER_LAB_CACHE chooses another)",
         "{path}，所在磁盘剩余 {free:.1f} GB（可用 DASHINFER_LAB_CACHE 另选位置）",
@@ -210,12 +217,13 @@ _ERRORS_ZH = {
     "EngineClosedError": "引擎已关闭",
     "EngineBusyError": "引擎队列已满",
     "NonFiniteError": "请求遇到 NaN 或无穷大而终止，其他请求继续",
-    "JitKernelsError": "无法为本机编译或运行算子",
+    "JitKernelsError": "无法为本机编译或运行内核",
 }
 
 SENTENCES: Final[dict[str, Sentence]] = {
     **_QUICKSTART,
     **_CHAT,
+    **_DEMO,
     **_FIGURES,
     **_BENCH,
     **_STORED,

@@ -1,0 +1,154 @@
+"""Two weight formats of one model, side by side on one prompt; greedy, one after the other.
+
+Annotations are evaluated here, because Gradio finds by them where a request belongs.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from html import escape
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final
+
+from dashinfer_lab.demo.answer import Answer, answering
+from dashinfer_lab.demo.context import EXPECTED, SCHEMES, DemoContext, session_name
+from dashinfer_lab.demo.facts import weights_mb
+from dashinfer_lab.demo.running import Stop
+from dashinfer_lab.demo.texts import Texts
+
+if TYPE_CHECKING:
+    from dashinfer_lab.demo.shelf import Choice
+
+__all__ = ["common_tokens", "compare_tab"]
+
+_MAX_TOKENS: Final = 160
+
+
+def common_tokens(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))
+    )
+
+
+def compare_tab(context: DemoContext, model: Any) -> None:
+    """Build the tab; `model` is the picker."""
+    import gradio as gr
+
+    say = context.say
+    schemes = [scheme for scheme in SCHEMES if scheme != "auto"]
+    gr.HTML(f"<p class='intro'>{say('compare.intro')}</p>")
+    prompt = gr.Textbox(
+        say("compare.default"), label=say("compare.prompt"), max_lines=6, elem_id="compare-prompt"
+    )
+    with gr.Row(elem_classes=["run"]):
+        run = gr.Button(say("compare.run"), variant="primary", elem_id="compare-run")
+        stop = gr.Button(say("chat.stop"), variant="stop", visible=False, elem_id="compare-stop")
+    verdict = gr.HTML(elem_id="verdict")
+    with gr.Row():
+        sides = [_side(say, schemes, side) for side in ("left", "right")]
+    pickers = [side[0] for side in sides]
+    shown = [component for side in sides for component in side[1:]]
+    run.click(
+        _compare(context),
+        [prompt, model, *pickers],
+        [*shown, verdict, run, stop],
+        concurrency_limit=1,
+        concurrency_id="measured",
+        show_progress="hidden",
+        api_name="compare",
+    )
+    stop.click(_stop(context), queue=False, show_progress="hidden")
+
+
+def _side(say: Texts, schemes: list[str], side: str) -> tuple[Any, Any, Any]:
+    import gradio as gr
+
+    with gr.Column(min_width=280):
+        picker = gr.Dropdown(
+            schemes,
+            value="a16w8" if side == "left" else "fp32",
+            label=say(f"compare.{side}"),
+            elem_id=f"compare-{side}",
+        )
+        text = gr.Textbox(
+            label=say("compare.answer"),
+            lines=10,
+            max_lines=16,
+            interactive=False,
+            elem_id=f"answer-{side}",
+        )
+        note = gr.HTML(elem_id=f"note-{side}", min_height=24)
+    return picker, text, note
+
+
+def _compare(context: DemoContext) -> Callable[..., Any]:
+    import gradio as gr
+
+    async def compare(
+        request: gr.Request, prompt: str, model: Any, left: Any, right: Any
+    ) -> AsyncGenerator[list[Any]]:
+        shown: list[Any] = [""] * 5
+        answers: list[Answer] = []  # of each side, the last seen
+        yield [*shown, *_buttons(is_busy=True)]
+        with context.running.work(session_name(request.session_hash)) as stop:
+            for side, weights in enumerate((left, right)):
+                choice = context.choice(model, weights)
+                async with aclosing(_answers(context, choice, prompt or "", stop)) as coming:
+                    async for answer, note in coming:
+                        shown[2 * side : 2 * side + 2] = [answer.text, note]
+                        answers[side:] = [answer]
+                        yield [*shown, *_buttons(is_busy=True)]
+            if len(answers) == 2 and not stop.asked:
+                shown[4] = _verdict(answers[0], answers[1], context.say)
+        yield [*shown, *_buttons(is_busy=False)]
+
+    return compare
+
+
+def _buttons(*, is_busy: bool) -> list[Any]:
+    import gradio as gr
+
+    return [gr.update(visible=not is_busy), gr.update(visible=is_busy)]
+
+
+async def _answers(
+    context: DemoContext, choice: "Choice", prompt: str, stop: Stop
+) -> AsyncGenerator[tuple[Answer, str]]:
+    """Yield the answer of one side as it grows, and the line under it."""
+    from dashinfer_lab.sampling import SamplingParams
+
+    if stop.asked:
+        return
+    params = SamplingParams(temperature=0, max_tokens=_MAX_TOKENS)
+    messages = [{"role": "user", "content": prompt}]
+    try:
+        async with context.shelf.lent(choice) as llm:
+            size = context.say("compare.size", mb=weights_mb(llm))
+            async with aclosing(answering(llm, messages, params, stop)) as answers:
+                async for answer in answers:
+                    end = answer.finish_reason is not None
+                    yield answer, _note(f"{size} · {answer.note(context.say)}" if end else size)
+    except EXPECTED as error:
+        failed = Answer("", [], "error", str(error))
+        yield failed, f"<span class='note failed'>{escape(failed.note(context.say))}</span>"
+
+
+def _verdict(left: Answer, right: Answer, say: Texts) -> str:
+    if left.error is not None or right.error is not None:
+        return ""
+    count = common_tokens(left.token_ids, right.token_ids)
+    key = "same" if left.token_ids == right.token_ids else "differ"
+    return f"<p class='verdict {key}'>{escape(say(f'compare.{key}', count=count))}</p>"
+
+
+def _note(text: str) -> str:
+    return f"<span class='note'>{escape(text)}</span>"
+
+
+def _stop(context: DemoContext) -> Callable[..., None]:
+    import gradio as gr
+
+    def stop(request: gr.Request) -> None:
+        context.running.stop(session_name(request.session_hash))
+
+    return stop

@@ -1,0 +1,77 @@
+"""What every part of the page shares: models, who is being answered, the language."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Final
+
+from dashinfer_lab.demo.running import Running
+from dashinfer_lab.demo.shelf import Choice, ModelShelf
+from dashinfer_lab.demo.texts import Texts
+from dashinfer_lab.errors import DashInferLabError
+from jit_kernels.errors import JitKernelsError
+
+if TYPE_CHECKING:
+    from dashinfer_lab.sampling import SamplingParams
+
+__all__ = ["EXPECTED", "SCHEMES", "DemoContext", "refusals", "sampling", "session_name"]
+
+EXPECTED: Final = (DashInferLabError, JitKernelsError, OSError, MemoryError)
+"""Errors that are told to the person; any other is a fault of the page."""
+
+SCHEMES: Final = ("auto", "fp32", "bf16", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row")
+"""Schemes the pickers offer."""
+
+
+@dataclass(frozen=True)
+class DemoContext:
+    """models: names the picker offers, the first is what the page begins with.
+
+    any_model: whether other models may be typed, which lets who does so read this machine's
+    directories and fill its disk.
+    """
+
+    shelf: ModelShelf
+    say: Texts
+    models: tuple[str, ...]
+    weights: str
+    any_model: bool
+    running: Running = field(default_factory=Running)
+
+    def choice(self, model: object, weights: object) -> Choice:
+        """Return what was picked; nothing at all is what the page began with."""
+        return Choice(str(model or self.models[0]).strip(), str(weights or "auto").strip())
+
+
+@contextmanager
+def refusals() -> Generator[None]:
+    """Turn expected errors into a message on the page, as text."""
+    import gradio as gr
+
+    try:
+        yield
+    except EXPECTED as error:
+        raise gr.Error(escape(str(error)), print_exception=False) from error
+
+
+def session_name(session: str | None) -> str:
+    """Return the name of a tab; callers of the page's interface without one share a name."""
+    return session or "-"
+
+
+def sampling(
+    temperature: float, top_p: float, top_k: float, max_tokens: float, seed: float | None
+) -> SamplingParams:
+    """Return what the controls ask for. Raises `RequestError`."""
+    from dashinfer_lab.sampling import SamplingParams
+
+    return SamplingParams(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=int(top_k),
+        max_tokens=int(max_tokens),
+        seed=None if seed is None else int(seed),
+    )

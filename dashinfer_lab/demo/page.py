@@ -1,0 +1,75 @@
+"""The page put together: tabs, the column beside them, theme and style.
+
+Annotations are evaluated here, because Gradio finds by them where a request belongs.
+"""
+
+from pathlib import Path
+from typing import Any, Final
+
+from dashinfer_lab.demo.chat_tab import chat_tab
+from dashinfer_lab.demo.compare_tab import compare_tab
+from dashinfer_lab.demo.context import DemoContext, session_name
+from dashinfer_lab.demo.profile_tab import profile_tab
+from dashinfer_lab.demo.settings import settings_column
+
+__all__ = ["STYLE", "build_page", "theme"]
+
+STYLE: Final = Path(__file__).with_name("style.css")
+"""Style sheet of the page."""
+
+# Fonts of the system, in both languages; none is fetched.
+_SANS: Final = (
+    *("system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "PingFang SC"),
+    *("Microsoft YaHei", "Noto Sans CJK SC", "Noto Color Emoji", "sans-serif"),
+)
+_MONO: Final = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
+
+_MAX_WAITING: Final = 512
+
+
+def theme() -> Any:
+    """Return the page's colours and fonts."""
+    from gradio import themes
+
+    return themes.Base(
+        primary_hue="indigo",
+        neutral_hue="slate",
+        radius_size="md",
+        font=list(_SANS),
+        font_mono=list(_MONO),
+    )
+
+
+def build_page(context: DemoContext) -> Any:
+    """Return the page as Gradio blocks, with its queue; nothing is served yet."""
+    import gradio as gr
+
+    say = context.say
+    with gr.Blocks(analytics_enabled=False, title=say("page.title"), fill_width=True) as page:
+        gr.HTML(
+            f"<header class='banner'><h1>{say('page.title')}</h1>"
+            f"<p>{say('page.subtitle')}</p></header>"
+        )
+        with gr.Row(elem_id="page"):
+            main = gr.Column(scale=3, min_width=320, elem_id="main")
+            with gr.Column(scale=1, min_width=280, elem_id="side"):
+                controls = settings_column(context)
+            with main, gr.Tabs():
+                with gr.Tab(say("tab.chat"), elem_id="tab-chat"):
+                    chat_tab(context, controls)
+                with gr.Tab(say("tab.compare"), elem_id="tab-compare"):
+                    compare_tab(context, controls.model)
+                with gr.Tab(say("tab.profile"), elem_id="tab-profile"):
+                    profile_tab(context, controls.model, controls.weights)
+        page.unload(_unload(context))
+    page.queue(default_concurrency_limit=None, max_size=_MAX_WAITING)
+    return page
+
+
+def _unload(context: DemoContext) -> Any:
+    import gradio as gr
+
+    def unload(request: gr.Request) -> None:
+        context.running.stop(session_name(request.session_hash))
+
+    return unload

@@ -1,0 +1,95 @@
+"""Where the time of an answer goes, operator by operator.
+
+Annotations are evaluated here, because Gradio finds by them where a request belongs.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from dashinfer_lab.demo.answer import answering
+from dashinfer_lab.demo.context import EXPECTED, DemoContext, session_name
+
+if TYPE_CHECKING:
+    from dashinfer_lab.demo.shelf import Choice
+
+__all__ = ["profile_tab"]
+
+
+def profile_tab(context: DemoContext, model: Any, weights: Any) -> None:
+    """Build the tab; `model` and `weights` are the pickers."""
+    import gradio as gr
+
+    say = context.say
+    gr.HTML(f"<p class='intro'>{say('profile.intro')}</p>")
+    prompt = gr.Textbox(
+        say("profile.default"), label=say("profile.prompt"), max_lines=6, elem_id="profile-prompt"
+    )
+    tokens = gr.Slider(1, 256, 32, step=1, label=say("profile.tokens"), elem_id="profile-tokens")
+    with gr.Row(elem_classes=["run"]):
+        run = gr.Button(say("profile.run"), variant="primary", elem_id="profile-run")
+        stop = gr.Button(say("chat.stop"), variant="stop", visible=False, elem_id="profile-stop")
+    report = gr.HTML(elem_id="profile-report")
+    run.click(
+        _profile(context),
+        [prompt, tokens, model, weights],
+        [report, run, stop],
+        # A recorder belongs to one run at a time, and a second one would change what is measured.
+        concurrency_limit=1,
+        concurrency_id="measured",
+        show_progress="hidden",
+        api_name="profile",
+    )
+    stop.click(_stop(context), queue=False, show_progress="hidden")
+
+
+def _profile(context: DemoContext) -> Callable[..., Any]:
+    import gradio as gr
+
+    async def profile(
+        request: gr.Request, prompt: str, tokens: float, model: Any, weights: Any
+    ) -> AsyncGenerator[list[Any]]:
+        session, choice = session_name(request.session_hash), context.choice(model, weights)
+        yield ["", gr.update(visible=False), gr.update(visible=True)]
+        try:
+            report = await _report(context, session, choice, prompt or "", int(tokens))
+        except EXPECTED as error:
+            note = escape(context.say("answer.error", message=str(error)))
+            report = f"<span class='note failed'>{note}</span>"
+        yield [report, gr.update(visible=True), gr.update(visible=False)]
+
+    return profile
+
+
+async def _report(
+    context: DemoContext, session: str, choice: "Choice", prompt: str, tokens: int
+) -> str:
+    """Answer `prompt` under a recorder and return the profile as HTML."""
+    from dashinfer_lab.profiling import OpProfile
+    from dashinfer_lab.sampling import SamplingParams
+
+    params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
+    with context.running.work(session) as stop:
+        async with context.shelf.lent(choice) as llm:
+            with llm.profiling() as recorder:
+                async with aclosing(answering(llm, prompt, params, stop)) as answers:
+                    async for answer in answers:
+                        if answer.error is not None:
+                            note = escape(answer.note(context.say))
+                            return f"<span class='note failed'>{note}</span>"
+            return _html(OpProfile.of(recorder))
+
+
+def _html(profile: Any) -> str:
+    """Return the profile's own HTML, scrolled within the page where it is wider."""
+    return f"<div class='profile'>{profile._repr_html_()}</div>"
+
+
+def _stop(context: DemoContext) -> Callable[..., None]:
+    import gradio as gr
+
+    def stop(request: gr.Request) -> None:
+        context.running.stop(session_name(request.session_hash))
+
+    return stop

@@ -1,0 +1,134 @@
+"""The column beside the tabs: model and weights, this machine, system prompt, sampling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from dashinfer_lab.demo.context import SCHEMES, DemoContext, refusals
+from dashinfer_lab.demo.facts import facts_html
+from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
+
+__all__ = ["Controls", "settings_column"]
+
+_SECONDS_BETWEEN_GLANCES: Final = 2.0
+
+
+class Controls(NamedTuple):
+    """Components that say how to answer, in the order events take them."""
+
+    model: Any
+    weights: Any
+    system: Any
+    temperature: Any
+    top_p: Any
+    top_k: Any
+    max_tokens: Any
+    seed: Any
+
+
+def settings_column(context: DemoContext) -> Controls:
+    """Build the column; picking a model loads it."""
+    import gradio as gr
+
+    say = context.say
+    with gr.Group():
+        model, weights = _pickers(context)
+        hint = gr.HTML(_hint(context, context.models[0]), elem_classes=["hint"])
+    panel = gr.HTML(_glance(context)(None, context.weights), elem_id="facts")
+    with gr.Accordion(say("chat.system"), open=False, elem_id="system-prompt"):
+        system = gr.Textbox(
+            label=say("chat.system"),
+            show_label=False,
+            container=False,
+            info=say("chat.system_hint"),
+            placeholder=say("chat.system_hint"),
+            lines=3,
+            max_lines=8,
+            elem_id="system",
+        )
+    with gr.Accordion(say("sampling.title"), open=False, elem_id="sampling"):
+        sampling = _sampling(context)
+    _events(context, model, weights, hint, panel)
+    return Controls(model, weights, system, *sampling)
+
+
+def _pickers(context: DemoContext) -> tuple[Any, Any]:
+    import gradio as gr
+
+    say = context.say
+    model = gr.Dropdown(
+        list(context.models),
+        value=context.models[0],
+        label=say("model.name"),
+        info=say("model.name_hint") if context.any_model else None,
+        allow_custom_value=context.any_model,
+        elem_id="model",
+    )
+    schemes = list(SCHEMES) if context.weights in SCHEMES else [context.weights, *SCHEMES]
+    weights = gr.Dropdown(
+        schemes, value=context.weights, label=say("model.weights"), elem_id="weights"
+    )
+    return model, weights
+
+
+def _sampling(context: DemoContext) -> tuple[Any, ...]:
+    import gradio as gr
+
+    say = context.say
+    return (
+        gr.Slider(
+            0,
+            2,
+            0.7,
+            step=0.05,
+            label=say("sampling.temperature"),
+            info=say("sampling.temperature_hint"),
+            elem_id="temperature",
+        ),
+        gr.Slider(0.05, 1, 0.95, step=0.05, label=say("sampling.top_p"), elem_id="top-p"),
+        gr.Slider(0, 200, 0, step=1, label=say("sampling.top_k"), elem_id="top-k"),
+        gr.Slider(16, 4096, 512, step=16, label=say("sampling.max_tokens"), elem_id="max-tokens"),
+        gr.Number(
+            None,
+            precision=0,
+            minimum=0,
+            maximum=2**53 - 1,
+            label=say("sampling.seed"),
+            elem_id="seed",
+        ),
+    )
+
+
+def _events(context: DemoContext, model: Any, weights: Any, hint: Any, panel: Any) -> None:
+    import gradio as gr
+
+    load, glance = _load(context), _glance(context)
+    quiet: dict[str, Any] = {"show_progress": "hidden", "queue": False}
+    for picker in (model, weights):
+        picker.change(load, [model, weights], [hint, panel], concurrency_limit=None)
+    timer = gr.Timer(_SECONDS_BETWEEN_GLANCES)
+    timer.tick(glance, [model, weights], panel, **quiet)
+
+
+def _glance(context: DemoContext) -> Callable[[Any, Any], str]:
+    def glance(model: Any, weights: Any) -> str:
+        return facts_html(context.shelf.peek(context.choice(model, weights)), context.say)
+
+    return glance
+
+
+def _load(context: DemoContext) -> Callable[[Any, Any], Awaitable[tuple[str, str]]]:
+    async def load(model: Any, weights: Any) -> tuple[str, str]:
+        choice = context.choice(model, weights)
+        with refusals():
+            await asyncio.to_thread(context.shelf.fetch, choice)
+        facts = facts_html(context.shelf.peek(choice), context.say)
+        return _hint(context, choice.model), facts
+
+    return load
+
+
+def _hint(context: DemoContext, model: str) -> str:
+    return context.say("model.english_only") if model in EMBEDDED_MODELS else ""

@@ -1,0 +1,111 @@
+"""A model that says what a test wants, on the real engine: batched, cancelled, measured as any.
+
+"say X" is answered with X, "count" with numbers until it is stopped, anything else by its echo.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from dashinfer_lab.demo.shelf import Choice
+from dashinfer_lab.engine import Chunk, ChunkResult, Engine, RequestHandle
+from dashinfer_lab.errors import HubError
+from dashinfer_lab.sampling import SamplingParams
+
+END = 0
+_ENDLESS = " ".join(str(number) for number in range(1, 3000))
+
+
+class ScriptedRunner:
+    """A token is a character; each request's answer follows from the end of its prompt."""
+
+    page_size = 32
+    num_pages = 4096
+    max_tokens = 4096
+    max_logit_rows = 64
+    vocab_size = 0x110000
+    context_length = 16384
+
+    def __init__(self, seconds_per_step: float) -> None:
+        self._seconds_per_step = seconds_per_step
+        self._prompts: dict[int, list[int]] = {}
+        self._drawn: dict[int, Iterable[int]] = {}
+        self.largest_batch = 0
+
+    def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
+        time.sleep(self._seconds_per_step)
+        self.largest_batch = max(self.largest_batch, len(chunks))
+        return [self._result(chunk) for chunk in chunks]
+
+    def close(self) -> None:
+        pass
+
+    def _result(self, chunk: Chunk) -> ChunkResult:
+        if chunk.request_id not in self._drawn:
+            self._prompts.setdefault(chunk.request_id, []).extend(chunk.token_ids)
+        if chunk.sampling is None:
+            return ChunkResult()
+        if chunk.request_id not in self._drawn:
+            prompt = "".join(map(chr, self._prompts[chunk.request_id]))
+            answer = [*map(ord, reply(prompt.rpartition("\x02")[2])), END]
+            self._drawn[chunk.request_id] = iter(answer)
+        return ChunkResult(next(iter(self._drawn[chunk.request_id])))
+
+
+def reply(message: str) -> str:
+    """What the model answers."""
+    if message.startswith("say "):
+        return message.removeprefix("say ")
+    return _ENDLESS if message.startswith("count") else f"You said: {message}"
+
+
+class CharacterDecoder:
+    """Token 65 is "A"."""
+
+    def __init__(self, *, skip_special_tokens: bool = True) -> None:
+        del skip_special_tokens
+
+    def push(self, token_id: int, /) -> str:
+        return chr(token_id)
+
+    def finish(self) -> str:
+        return ""
+
+
+class ScriptedLLM:
+    """The façade's shape, as the page uses it; keeps the prompts it was given."""
+
+    isa = "scripted"
+    threads = 1
+    config = SimpleNamespace(model_type="script", num_layers=1, context_length=16384)
+
+    def __init__(self, choice: Choice, seconds_per_step: float = 0.01) -> None:
+        if choice.model.startswith("missing"):
+            raise HubError(f"no model {choice.model!r}")
+        self.choice = choice
+        self.runner = ScriptedRunner(seconds_per_step)
+        self.engine = Engine(self.runner, eos_ids=[END], decoder=CharacterDecoder)
+        self.artifact = SimpleNamespace(
+            directory=Path(f"{choice.model}-{choice.weights}"), metadata={"scheme": choice.weights}
+        )
+        self.prompts: list[Any] = []
+        self.params: list[SamplingParams] = []
+
+    def submit(self, prompt: Any, params: SamplingParams) -> RequestHandle:
+        self.prompts.append(prompt)
+        self.params.append(params)
+        messages: list[Mapping[str, str]] = [{"content": prompt}]
+        if not isinstance(prompt, str):
+            messages = prompt
+        text = "".join(f"\x02{message['content']}" for message in messages)
+        return self.engine.submit([ord(each) for each in text], params, block=True)
+
+    def memory(self) -> SimpleNamespace:
+        return SimpleNamespace(weight_bytes=1_000_000)
+
+    def close(self) -> None:
+        self.engine.close()
