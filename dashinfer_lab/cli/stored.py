@@ -78,15 +78,10 @@ def cache(
         print_json({"path": str(root), "free_bytes": free, "kinds": kinds})
         return
     rows = [
-        (
-            it.kind,
-            text(f"cache.{it.kind}"),
-            megabytes(it.num_bytes),
-            text("cache.files", count=it.num_files),
-        )
+        (it.kind, text(f"cache.{it.kind}"), megabytes(it.num_bytes), str(it.num_files))
         for it in used
     ]
-    print_table([text(f"cache.{column}") for column in ("kind", "holds", "size", "in")], rows)
+    print_table([text(f"cache.{column}") for column in ("kind", "holds", "size", "files")], rows)
     print(f"\n{text('cache.where', path=root, free=free / 1e9)}")
 
 
