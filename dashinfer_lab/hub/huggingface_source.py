@@ -16,8 +16,8 @@ from dashinfer_lab.hub.model_id import HubId
 __all__ = ["HuggingFaceClient"]
 
 _MISSING: Final = (
-    "huggingface_hub is not installed: pip install huggingface_hub, or take the model "
-    f"from ModelScope. {WAY_OUT}."
+    "huggingface_hub is not installed: pip install 'dashinfer-lab[hub]', or take the model from "
+    f"ModelScope. {WAY_OUT}."
 )
 
 

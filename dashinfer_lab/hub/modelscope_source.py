@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["ModelScopeClient"]
 
 _TRANSFER: Final = "modelscope_hub._download"
-_MISSING: Final = f"ModelScope's client is not installed: pip install modelscope. {WAY_OUT}."
+_MISSING: Final = (
+    "ModelScope's client is not installed: pip install 'dashinfer-lab[hub]' (or modelscope). "
+    f"{WAY_OUT}."
+)
 
 
 class ModelScopeClient:
