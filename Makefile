@@ -13,15 +13,15 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart pull show run chat profile bench lab
+.PHONY: help install quickstart pull show run chat demo profile bench lab
 .PHONY: test test-oracle check format readme dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 	@echo
-	@echo "MODEL=...   what quickstart, pull, show, run, chat, profile and bench take: a directory"
-	@echo "            (checkpoint or converted), a GGUF file, owner/name of ModelScope, hf:owner/name"
-	@echo "            of Hugging Face, or smollm2-135m, the embedded model and default"
+	@echo "MODEL=...   what quickstart, pull, show, run, chat, demo, profile and bench take:"
+	@echo "            a directory (checkpoint or converted), a GGUF file, owner/name of ModelScope,"
+	@echo "            hf:owner/name of Hugging Face, or smollm2-135m, the embedded model and default"
 	@echo "PROMPT=...  the text that run continues"
 	@echo "PYTHON=...  the Python that makes VENV=..., by default .venv"
 
@@ -41,6 +41,9 @@ run: $(VENV)/.installed-core ## continue PROMPT with MODEL
 
 chat: $(VENV)/.installed-core ## talk to MODEL in the terminal
 	@$(BIN)/dashinfer-lab chat "$$MODEL"
+
+demo: $(VENV)/.installed-demo ## talk to MODEL in the browser
+	@$(BIN)/dashinfer-lab demo "$$MODEL"
 
 profile: $(VENV)/.installed-core ## show where MODEL's time goes, operator by operator
 	@$(BIN)/dashinfer-lab profile "$$MODEL"
@@ -89,7 +92,7 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-core: pyproject.toml | $(BIN)/python
-	@echo "Installing dashinfer_lab ..."
+	@echo "Installing dashinfer_lab and its packages, about 450 MB ..."
 	@$(PIP) --editable .
 	@touch $@
 

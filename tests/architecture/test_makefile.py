@@ -9,7 +9,7 @@ import pytest
 from tests.architecture.source_tree import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-WITH_MODEL = ("quickstart", "pull", "show", "run", "chat", "profile", "bench")
+WITH_MODEL = ("quickstart", "pull", "show", "run", "chat", "demo", "profile", "bench")
 MODEL = "some dir/it's $HOME"
 PROMPT = 'she said "hi", $(date)'
 
@@ -35,7 +35,8 @@ def environment(tmp_path: Path) -> Path:
     program.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n", encoding="utf-8")
     program.chmod(0o755)
     (program.parent / "python").touch()
-    (tmp_path / ".installed-core").touch()
+    for extra in ("core", "demo"):
+        (tmp_path / f".installed-{extra}").touch()
     return tmp_path
 
 
