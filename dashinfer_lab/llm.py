@@ -113,6 +113,8 @@ class LLM:
                 eos_ids=self.tokenizer.eos_ids if self.tokenizer else (),
                 decoder=self.tokenizer.incremental if self.tokenizer else None,
                 token_text=self.tokenizer.token_text if self.tokenizer else None,
+                encode=self.tokenizer.encode_plain if self.tokenizer else None,
+                num_ids=self.tokenizer.vocab_size if self.tokenizer else None,
                 options=engine,
             )
         except BaseException:
@@ -377,4 +379,5 @@ def _output(text: str | None, handles: Sequence[RequestHandle]) -> RequestOutput
         prompt_token_ids=first.prompt_token_ids,
         outputs=outputs,
         metrics=first.metrics,
+        prompt_logprobs=first.prompt_logprobs,
     )

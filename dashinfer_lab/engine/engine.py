@@ -16,16 +16,18 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.engine.admission import Capacity
 from dashinfer_lab.engine.batch import ModelRunner
+from dashinfer_lab.engine.drawing import Drawing
 from dashinfer_lab.engine.generation import GenerationRequest
 from dashinfer_lab.engine.handle import RequestHandle
 from dashinfer_lab.engine.logit_request import LogitRequest
 from dashinfer_lab.engine.loop import EngineLoop
 from dashinfer_lab.engine.options import EngineOptions
+from dashinfer_lab.engine.prompt_scores import PromptScores
 from dashinfer_lab.engine.text_stream import DecoderFactory, TextStream
 from dashinfer_lab.engine.waiting import take
 from dashinfer_lab.errors import DashInferLabError, RequestError
 from dashinfer_lab.events import StepEvent
-from dashinfer_lab.sampling import SamplingParams
+from dashinfer_lab.sampling import SamplingParams, bad_word_ids
 
 __all__ = ["Engine", "EngineStats"]
 
@@ -51,6 +53,8 @@ class Engine:
 
     eos_ids: ids that end an answer.  decoder: makes an incremental decoder for each request;
     without it events have no text and stop texts are refused.  token_text: names ids in logprobs.
+    encode: spells bad words.  num_ids: ids with a meaning, from 0 on; a model may have rows for
+    more, which are never drawn.
     """
 
     def __init__(
@@ -60,6 +64,8 @@ class Engine:
         eos_ids: Iterable[int] = (),
         decoder: DecoderFactory | None = None,
         token_text: Callable[[int], str] | None = None,
+        encode: Callable[[str], Sequence[int]] | None = None,
+        num_ids: int | None = None,
         options: EngineOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -67,6 +73,8 @@ class Engine:
         self._eos_ids: Final = frozenset(eos_ids)
         self._decoder: Final = decoder
         self._token_text: Final = token_text
+        self._encode: Final = encode
+        self._num_ids: Final = min(num_ids or runner.vocab_size, runner.vocab_size)
         self._clock: Final = clock
         self._ids: Final = itertools.count()
         self._loop: Final = EngineLoop(runner, options or EngineOptions(), clock)
@@ -94,18 +102,9 @@ class Engine:
         if params.stop_strings and self._decoder is None:
             raise RequestError("stop texts need a tokenizer, and this engine has none")
         seed = secrets.randbits(64) if params.seed is None else params.seed
+        words = self._bad_words(params)
         requests = [
-            GenerationRequest(
-                next(self._ids),
-                ids,
-                params,
-                max_tokens=max_tokens,
-                seed=seed,
-                choice=choice,
-                eos_ids=self._eos_ids,
-                text=self._text_stream(params),
-                arrival_seconds=self._clock(),
-            )
+            self._request(ids, params, max_tokens, seed, choice, words)
             for choice in range(params.n)
         ]
         mailbox = self._loop.mailbox
@@ -178,11 +177,59 @@ class Engine:
         """End open requests with `EngineClosedError`, join the thread, close the model."""
         self._loop.close()
 
+    def _request(
+        self,
+        ids: list[int],
+        params: SamplingParams,
+        max_tokens: int,
+        seed: int,
+        choice: int,
+        words: Sequence[Sequence[int]],
+    ) -> GenerationRequest:
+        drawing = Drawing(
+            params,
+            ids,
+            seed=seed,
+            choice=choice,
+            words=words,
+            end_ids=self._eos_ids.union(params.stop_token_ids or ()),
+            num_ids=self._num_ids,
+            vocab_size=self._capacity.vocab_size,
+        )
+        scores = None
+        # The choices share a prompt: the first one rates it.
+        if params.prompt_logprobs is not None and choice == 0:
+            scores = PromptScores(ids, params.prompt_logprobs, drawing.num_ids)
+        return GenerationRequest(
+            next(self._ids),
+            ids,
+            params,
+            max_tokens=max_tokens,
+            drawing=drawing,
+            eos_ids=self._eos_ids,
+            text=self._text_stream(params),
+            scores=scores,
+            arrival_seconds=self._clock(),
+        )
+
+    def _bad_words(self, params: SamplingParams) -> list[tuple[int, ...]]:
+        words = [tuple(word) for word in params.bad_words_ids or ()]
+        if params.bad_words:
+            if self._encode is None:
+                raise RequestError("bad words need a tokenizer, and this engine has none")
+            words += bad_word_ids(params.bad_words, self._encode)
+        return words
+
     def _text_stream(self, params: SamplingParams) -> TextStream:
         decoder = None
-        if self._decoder is not None:
+        if self._decoder is not None and params.detokenize:
             decoder = self._decoder(skip_special_tokens=params.skip_special_tokens)
-        return TextStream(decoder, params.stop_strings)
+        return TextStream(
+            decoder,
+            params.stop_strings,
+            include_stop=params.include_stop_str_in_output,
+            stop_runs=params.stop_words_ids or (),
+        )
 
     def __enter__(self) -> Engine:
         return self

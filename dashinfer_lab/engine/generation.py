@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from dashinfer_lab.engine.batch import ChunkResult
+from dashinfer_lab.engine.batch import Chunk, ChunkResult
+from dashinfer_lab.engine.drawing import Drawing
 from dashinfer_lab.engine.event_queue import EventQueue
+from dashinfer_lab.engine.prompt_scores import PromptScores
 from dashinfer_lab.engine.request import Request, RequestState, Span
 from dashinfer_lab.engine.text_stream import TextStream
 from dashinfer_lab.errors import DashInferLabError, EngineError, TokenizerError
 from dashinfer_lab.events import RequestMetrics
-from dashinfer_lab.outputs import FinishReason, TokenEvent
+from dashinfer_lab.outputs import FinishReason, StopReason, TokenEvent
 from dashinfer_lab.sampling import SamplingParams, SamplingState, TokenLogprobs
 
 __all__ = ["GenerationRequest"]
-
-_GREEDY_BELOW: Final = 1e-5  # a colder temperature only overflows: it is arg-max
 
 
 class GenerationRequest(Request):
     """Computes a prompt, then draws up to `max_tokens` tokens; every one becomes a `TokenEvent`.
 
-    The last drawn token is never computed: nothing follows it.
+    The last drawn token is never computed: nothing follows it. With `scores`, the prompt's rows of
+    logits are rated on the way.
     """
 
     def __init__(
@@ -32,22 +34,23 @@ class GenerationRequest(Request):
         params: SamplingParams,
         *,
         max_tokens: int,
-        seed: int,
-        choice: int,
+        drawing: Drawing,
         eos_ids: frozenset[int],
         text: TextStream,
+        scores: PromptScores | None = None,
         arrival_seconds: float,
     ) -> None:
         super().__init__(request_id, prompt, len(prompt) + max_tokens - 1, arrival_seconds)
         self.events: Final = EventQueue()
-        self._params: Final = params
+        self._drawing: Final = drawing
+        self._scores: Final = scores
         self._num_prompt_tokens: Final = len(prompt)
         self._max_tokens: Final = max_tokens
-        self._seed: Final = seed
-        self._choice: Final = choice
+        self._min_tokens: Final = params.min_tokens
         self._eos_ids: Final = frozenset[int]() if params.ignore_eos else eos_ids
         self._stop_ids: Final = frozenset(params.stop_token_ids or ())
         self._text: Final = text
+        self._scores_told = False
         self._first_token_seconds: float | None = None
         self._last_token_seconds: float | None = None
 
@@ -55,30 +58,30 @@ class GenerationRequest(Request):
         """Choose the next span; only the one that reaches the last known token needs logits."""
         remaining = self.num_tokens - self.num_computed
         length = min(remaining, max_tokens)
+        if self._scores is not None and not self._scores.complete and length > 0:
+            return self._scores.plan(self.num_computed, length, max_rows)
         reaches_end = length == remaining
         if length < 1 or (reaches_end and max_rows < 1):
             return None
         return Span(self.num_computed, length, "last" if reaches_end else "none")
 
+    def chunk(self, span: Span) -> Chunk:
+        """Write a span in the form the model takes."""
+        chunk = super().chunk(span)
+        scoring = None if self._scores is None else self._scores.scoring(span)
+        return chunk if scoring is None else replace(chunk, scoring=scoring)
+
     def sampling(self, span: Span) -> SamplingState | None:
-        """How to draw the token at position `span.end`."""
-        if span.logit_rows == "none":
-            return None
-        params = self._params
-        return SamplingState(
-            temperature=0.0 if params.temperature < _GREEDY_BELOW else float(params.temperature),
-            top_k=params.top_k,
-            top_p=float(params.top_p),
-            seed=self._seed,
-            choice=self._choice,
-            position=span.end,
-            num_logprobs=params.logprobs,
-        )
+        """How to draw the token at position `span.end`, if nothing known stands there."""
+        draws = span.logit_rows != "none" and span.end == self.num_tokens
+        return self._drawing.state(span.end) if draws else None
 
     def accept(self, span: Span, result: ChunkResult, now_seconds: float) -> None:
         """Take the drawn token, if the span reached the end of what is known."""
         self.num_computed = span.end
-        if span.logit_rows == "none":
+        if self._scores is not None:
+            self._scores.take(result.prompt_logprobs)
+        if span.logit_rows == "none" or span.end < self.num_tokens:
             return
         if result.token_id is None:
             raise EngineError(f"the model drew no token for request {self.request_id}")
@@ -88,6 +91,7 @@ class GenerationRequest(Request):
             self._first_token_seconds = now_seconds
         self._last_token_seconds = now_seconds
         self.token_ids.append(result.token_id)
+        self._drawing.observe(result.token_id)
         try:
             self._emit(result.token_id, result.logprobs, now_seconds)
         except Exception as error:  # noqa: BLE001  # a foreign decoder: only this request may end
@@ -120,16 +124,17 @@ class GenerationRequest(Request):
         )
 
     def _emit(self, token_id: int, logprobs: TokenLogprobs | None, now: float) -> None:
-        """Tell the token; finish where an end id, a stop text or the length says so."""
+        """Tell the token; finish where an end id, a stop or the length says so."""
         stopped_by_id = token_id in self._stop_ids
         if stopped_by_id or token_id in self._eos_ids:
             # An id that ends the text is no part of it.
             text, stop = self._text.finish()
-            reason: int | str | None = stop or (token_id if stopped_by_id else None)
+            reason: StopReason | None = stop or (token_id if stopped_by_id else None)
             self._finish("stop", now, token_id, text, logprobs, reason)
             return
-        text, stop = self._text.push(token_id)
-        at_limit = self.num_tokens - self._num_prompt_tokens >= self._max_tokens
+        num_drawn = self.num_tokens - self._num_prompt_tokens
+        text, stop = self._text.push(token_id, may_stop=num_drawn > self._min_tokens)
+        at_limit = num_drawn >= self._max_tokens
         if stop is None and at_limit:
             rest, stop = self._text.finish()
             text += rest
@@ -138,7 +143,15 @@ class GenerationRequest(Request):
         elif at_limit:
             self._finish("length", now, token_id, text, logprobs)
         else:
-            self.events.put(TokenEvent(token_id, text, logprobs, now))
+            scores = self._new_scores()
+            self.events.put(TokenEvent(token_id, text, logprobs, now, prompt_logprobs=scores))
+
+    def _new_scores(self) -> Sequence[TokenLogprobs] | None:
+        """The prompt's log-probabilities, with the first event that can have them."""
+        if self._scores is None or self._scores_told or not self._scores.complete:
+            return None
+        self._scores_told = True
+        return tuple(self._scores.found)
 
     def _rest(self) -> str:
         try:
@@ -153,11 +166,21 @@ class GenerationRequest(Request):
         token_id: int | None = None,
         text: str = "",
         logprobs: TokenLogprobs | None = None,
-        stop_reason: int | str | None = None,
+        stop_reason: StopReason | None = None,
         error: DashInferLabError | None = None,
     ) -> None:
         self.leave()
         metrics = self.metrics(finished_seconds=now)
         self.events.put(
-            TokenEvent(token_id, text, logprobs, now, reason, stop_reason, error, metrics)
+            TokenEvent(
+                token_id,
+                text,
+                logprobs,
+                now,
+                reason,
+                stop_reason,
+                error,
+                metrics,
+                self._new_scores(),
+            )
         )

@@ -12,6 +12,7 @@ from dashinfer_lab.engine.mailbox import Mailbox
 from dashinfer_lab.errors import NonFiniteError, SamplingError, TokenizerError
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.outputs import CompletionOutput, FinishReason, TokenEvent
+from dashinfer_lab.sampling import Logprob
 
 __all__ = ["RequestHandle"]
 
@@ -56,6 +57,16 @@ class RequestHandle:
     def metrics(self) -> RequestMetrics | None:
         """Times and counts; None before the last event was received."""
         return self._received[-1].metrics if self._received else None
+
+    @property
+    def prompt_logprobs(self) -> list[dict[int, Logprob] | None] | None:
+        """By id, for each token of the prompt, None for the first; None where not asked for."""
+        found = next(
+            (e.prompt_logprobs for e in self._received if e.prompt_logprobs is not None), None
+        )
+        if found is None:
+            return None
+        return [None, *(entry.as_dict(self._token_text) for entry in found)]
 
     def cancel(self) -> None:
         """Ask the engine to end it, queued or running; it does within a step. Idempotent."""

@@ -6,6 +6,7 @@ from dashinfer_lab.sampling.logprobs import Logprob, TokenLogprobs
 from dashinfer_lab.sampling.params import MAX_LOGPROBS, LogitsProcessor, SamplingParams
 from dashinfer_lab.sampling.rules import LogitRules
 from dashinfer_lab.sampling.state import LogitEdits, SamplingState
+from dashinfer_lab.sampling.words import bad_word_ids
 
 __all__ = [
     "MAX_LOGPROBS",
@@ -16,4 +17,5 @@ __all__ = [
     "SamplingParams",
     "SamplingState",
     "TokenLogprobs",
+    "bad_word_ids",
 ]

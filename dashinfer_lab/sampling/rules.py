@@ -22,7 +22,7 @@ class LogitRules:
     """Penalties, biases and bans of one request; told of every token that it draws.
 
     words: the bad words as ids.  end_ids: what may not come before min_tokens.  num_ids: ids that
-    may be drawn, from 0 on; naming another one raises `RequestError`.
+    may be drawn, from 0 on.
     """
 
     def __init__(
@@ -34,7 +34,6 @@ class LogitRules:
         end_ids: Iterable[int] = (),
         num_ids: int,
     ) -> None:
-        _require_known(params, num_ids)
         self._params: Final = params
         self._output: Final[list[int]] = []
         size = params.no_repeat_ngram_size
@@ -48,6 +47,32 @@ class LogitRules:
         biases[:, 0] = [token_id for token_id, _ in fixed]
         biases[:, 1] = np.array([bias for _, bias in fixed], np.float32).view(np.int32)
         self._biases: Final = np.concatenate([biases, _bans(self._words.always)])
+
+    @classmethod
+    def where_needed(
+        cls,
+        params: SamplingParams,
+        prompt: Sequence[int],
+        *,
+        words: Sequence[Sequence[int]] = (),
+        end_ids: Iterable[int] = (),
+        num_ids: int,
+    ) -> LogitRules | None:
+        """The rules, or None where the logits stay as they are; refuses unknown ids either way."""
+        _require_known(params, num_ids)
+        needed = (
+            params.repetition_penalty != 1,
+            params.presence_penalty,
+            params.frequency_penalty,
+            params.logit_bias,
+            params.allowed_token_ids,
+            params.min_tokens,
+            params.no_repeat_ngram_size,
+            words,
+        )
+        if not any(needed):
+            return None
+        return cls(params, prompt, words=words, end_ids=end_ids, num_ids=num_ids)
 
     def observe(self, token_id: int) -> None:
         """Take a drawn token into account."""

@@ -74,6 +74,10 @@ class Tokenizer:
         except TypeError as error:
             raise RequestError(f"cannot encode {text!r:.80}: not valid Unicode text") from error
 
+    def encode_plain(self, text: str) -> list[int]:
+        """Return the ids of `text` alone: none that begin or end a sequence are added."""
+        return self.encode(text, add_special_tokens=False)
+
     def decode(self, ids: Iterable[int], *, skip_special_tokens: bool = True) -> str:
         """Return the text of `ids`; ids beyond the vocabulary add nothing."""
         decoder = self.incremental(skip_special_tokens=skip_special_tokens)

@@ -82,14 +82,22 @@ class FakeRunner:
         history = [int(t) for t in self._pages[list(chunk.page_table)].ravel()[:end]]
         if self.poison in history:
             return ChunkResult(finite=False)
-        if chunk.logit_rows == "all":
+        if chunk.logit_rows == "all" and chunk.scoring is None:
             ends = range(chunk.start + 1, end + 1)
             return ChunkResult(logits=np.stack([self.logits(history[:e]) for e in ends]))
+        scored: list[TokenLogprobs] = []
+        if chunk.scoring is not None:
+            assert len(chunk.scoring.targets) <= len(chunk.token_ids)
+            for e, target in enumerate(chunk.scoring.targets, start=chunk.start + 1):
+                scored.append(self.rated(history[:e], target, chunk.scoring.num_logprobs))
         if chunk.sampling is None:
-            return ChunkResult()
+            return ChunkResult(prompt_logprobs=scored)
         assert chunk.sampling.position == end
         token_id = self._draw(history, chunk.sampling)
-        return ChunkResult(token_id, self._logprobs(history, token_id, chunk.sampling))
+        count, logprobs = chunk.sampling.num_logprobs, None
+        if count is not None:
+            logprobs = self.rated(history, token_id, count)
+        return ChunkResult(token_id, logprobs, prompt_logprobs=scored)
 
     def _draw(self, history: Sequence[int], sampling: SamplingState | None) -> int:
         salt = b""
@@ -97,16 +105,13 @@ class FakeRunner:
             salt = f"{sampling.seed} {sampling.choice} {len(history)}".encode()
         return int.from_bytes(_digest(history, salt), "little") % self.vocab_size
 
-    def _logprobs(
-        self, history: Sequence[int], token_id: int, sampling: SamplingState
-    ) -> TokenLogprobs | None:
-        if sampling.num_logprobs is None:
-            return None
+    def rated(self, history: Sequence[int], token_id: int, count: int) -> TokenLogprobs:
+        """What the row after a history says of a token and of the likeliest."""
         row = self.logits(history)
         logprobs = row - np.log(np.exp(row).sum())
         order = np.argsort(-logprobs, kind="stable")
         rank = int(np.flatnonzero(order == token_id)[0]) + 1
-        top = tuple((int(i), float(logprobs[i])) for i in order[: sampling.num_logprobs])
+        top = tuple((int(i), float(logprobs[i])) for i in order[:count])
         return TokenLogprobs(token_id, float(logprobs[token_id]), rank, top)
 
     def _check_limits(self, chunks: Sequence[Chunk]) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dashinfer_lab.engine.core import EngineCore
+from dashinfer_lab.engine.drawing import Drawing
 from dashinfer_lab.engine.generation import GenerationRequest
 from dashinfer_lab.engine.logit_request import LogitRequest
 from dashinfer_lab.engine.options import EngineOptions
@@ -25,13 +26,13 @@ def make_core(runner: FakeRunner, **options: int) -> EngineCore:
 
 
 def generation(request_id: int, prompt: Sequence[int], max_tokens: int) -> GenerationRequest:
+    params = SamplingParams(temperature=0)
     return GenerationRequest(
         request_id,
         prompt,
-        SamplingParams(temperature=0),
+        params,
         max_tokens=max_tokens,
-        seed=0,
-        choice=0,
+        drawing=Drawing(params, prompt, seed=0, choice=0, num_ids=97, vocab_size=97),
         eos_ids=frozenset(),
         text=TextStream(None, ()),
         arrival_seconds=0.0,
