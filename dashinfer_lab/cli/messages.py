@@ -95,6 +95,8 @@ _FIGURES = {
     "figures.ttft": Sentence("first token after {seconds:.3f} s", "首词元 {seconds:.3f} 秒"),
 }
 
+_PROFILE = {"profile.written": Sentence("written: {path}", "已写入：{path}")}
+
 _BENCH = {
     "bench.busy": Sentence(
         "other work runs on this machine (load {load:.1f}): its figures will be too low",
@@ -226,6 +228,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     **_DEMO,
     **_FIGURES,
     **_BENCH,
+    **_PROFILE,
     **_STORED,
     **_SHOW,
     **_WORK,

@@ -51,7 +51,7 @@ class Profiler:
         self._runner: Final = runner
         self._threads: Final = threads
         self._machine: Final = Machine(
-            artifact.directory.name,
+            artifact.metadata.get("source") or artifact.directory.name,
             artifact.metadata.get("scheme", "?"),
             runner.program.pool.compiler.isa.name,
             threads,

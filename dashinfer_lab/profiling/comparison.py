@@ -23,16 +23,16 @@ _MOST_BARS = 9
 
 @dataclass(frozen=True, slots=True)
 class ComparedRow:
-    """Microseconds a token that an operator took in both runs; 0 where a run had none of it."""
+    """Milliseconds a token that an operator took in both runs; 0 where a run had none of it."""
 
     opname: str
-    before_us: float
-    after_us: float
+    before_ms: float
+    after_ms: float
 
     @property
     def speedup(self) -> float | None:
         """How many times faster the second run was; None where one had none of it."""
-        return self.before_us / self.after_us if self.before_us and self.after_us else None
+        return self.before_ms / self.after_ms if self.before_ms and self.after_ms else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class ProfileComparison:
             yield f"=== {say(lang, each.phase)}: {say(lang, 'per_token')} ==="
             yield f"{head} {self.names[1].rjust(widths[1])} {'x':>7}"
             for row in each.rows:
-                one = f"{row.before_us:.2f}".rjust(widths[0])
-                other = f"{row.after_us:.2f}".rjust(widths[1])
+                one = f"{row.before_ms:.3f}".rjust(widths[0])
+                other = f"{row.after_ms:.3f}".rjust(widths[1])
                 speedup = "-" if row.speedup is None else f"{row.speedup:.2f}"
                 yield f"{row.opname.ljust(_OPERATOR_WIDTH)} {one} {other} {speedup:>7}"
             yield ""
@@ -125,16 +125,16 @@ class ProfileComparison:
     def _paint(self, pen: Pen) -> None:
         subplots: Any = pen.figure.subplots(1, len(self.phases), squeeze=False)
         for axes, each in zip(subplots[0], self.phases, strict=True):
-            rows = sorted(each.rows[:-1], key=lambda row: -max(row.before_us, row.after_us))
+            rows = sorted(each.rows[:-1], key=lambda row: -max(row.before_ms, row.after_ms))
             rows = [*rows[:_MOST_BARS], each.total]
             for column, (shift, name) in enumerate(zip((-0.2, 0.2), self.names, strict=True)):
-                values = [row.after_us if column else row.before_us for row in rows]
+                values = [row.after_ms if column else row.before_ms for row in rows]
                 places = [place + shift for place in range(len(rows))]
                 colour = pen.palette.series[column]
                 axes.barh(places, values, 0.36, color=colour, label=pen.drawable(name))
             for place, row in enumerate(rows):
                 label = "" if row.speedup is None else f" {row.speedup:.2f}×"
-                axes.text(max(row.before_us, row.after_us), place, label, va="center", fontsize=8)
+                axes.text(max(row.before_ms, row.after_ms), place, label, va="center", fontsize=8)
             axes.set_yticks(range(len(rows)), [pen.drawable(row.opname) for row in rows])
             axes.tick_params(axis="y", length=0, labelcolor=pen.palette.ink)
             axes.invert_yaxis()
@@ -156,8 +156,8 @@ def _compared(before: PhaseProfile, after: PhaseProfile) -> ComparedPhase:
 
 
 def _per_token(phase: PhaseProfile) -> dict[str, float]:
-    """Microseconds a token by operator, and of the whole."""
-    scale = 1e3 / phase.num_tokens
+    """Milliseconds a token by operator, and of the whole."""
+    scale = 1 / phase.num_tokens
     rows = [*phase.forward_rows(), phase.inputs_row()]
     times = {row.opname: row.total_ms * scale for row in rows}
     return {**times, "total": phase.wall_seconds * 1e3 * scale}

@@ -55,12 +55,12 @@ def comparison_fragment(found: ProfileComparison, lang: Language | None = None) 
     for phase in found.phases:
         title = f"{say(language, phase.phase)} · {say(language, 'per_token')}"
         head = (say(language, "operator"), *found.names, say(language, "speedup"))
-        longest = max(max(row.before_us, row.after_us) for row in phase.rows)
+        longest = max(max(row.before_ms, row.after_ms) for row in phase.rows)
         rows = [
             [
                 _name_cell(row.opname),
-                _bar_cell(f"{row.before_us:.2f}", row.before_us / longest, _BLUE),
-                _bar_cell(f"{row.after_us:.2f}", row.after_us / longest, _ORANGE),
+                _bar_cell(f"{row.before_ms:.3f}", row.before_ms / longest, _BLUE),
+                _bar_cell(f"{row.after_ms:.3f}", row.after_ms / longest, _ORANGE),
                 _cell("–" if row.speedup is None else f"{row.speedup:.2f}×"),
             ]
             for row in phase.rows
@@ -174,7 +174,7 @@ def _memory(profile: OpProfile, lang: Language) -> str:
     parts = profile.memory.parts()
     largest = max(parts.values())
     rows = [
-        [_name_cell(say(lang, kind)), _bar_cell(f"{size / 1e6:.2f} MB", size / largest, _BLUE)]
+        [_name_cell(say(lang, kind)), _bar_cell(f"{size / 1e6:.2f}", size / largest, _BLUE, "18em")]
         for kind, size in parts.items()
     ]
     used = sum(len(pages) for _, pages in profile.page_owners)
@@ -213,10 +213,10 @@ def _name_cell(text: str) -> str:
     return f'<td style="{_NAME}">{escape(text)}</td>'
 
 
-def _bar_cell(text: str, fraction: float, colour: str) -> str:
-    """A figure over a bar that fills `fraction` of the cell from the right."""
-    fill = f"linear-gradient(to left,{colour} {100 * fraction:.1f}%,transparent 0)"
+def _bar_cell(text: str, fraction: float, colour: str, width: str = "5.5em") -> str:
+    """A figure over a bar that fills `fraction` of the cell."""
+    fill = f"linear-gradient(to right,{colour} {100 * fraction:.1f}%,transparent 0)"
     return (
-        f'<td style="{_CELL};min-width:5.5em;font-variant-numeric:tabular-nums;'
+        f'<td style="{_CELL};min-width:{width};font-variant-numeric:tabular-nums;'
         f'background:{fill}">{text}</td>'
     )

@@ -87,10 +87,9 @@ def _paint_roof(pen: Pen, axes: Any, roof: Roof) -> None:
     axes.plot([ridge, ridge], [bottom, peak], color=pen.palette.faint, linewidth=0.8, linestyle=":")
     axes.annotate(
         pen.say("compute_roof", peak=peak),
-        (right, peak),
-        xytext=(-4, 5),
+        (ridge, peak),
+        xytext=(6, 5),
         textcoords="offset points",
-        ha="right",
         fontsize=8.5,
     )
     pen.finally_do(lambda: _name_slope(pen, axes, bandwidth))
@@ -121,6 +120,9 @@ def _name_slope(pen: Pen, axes: Any, bandwidth: float) -> None:
 
 def _label(pen: Pen, axes: Any, points: list[tuple[Achieved, float]]) -> None:
     """Name the points that took time; a name that would lie on another one moves down."""
+    from matplotlib.patheffects import withStroke
+
+    halo = withStroke(linewidth=2.5, foreground=pen.palette.paper)
     taken: list[tuple[float, float]] = []
     for each, share in sorted(points, key=lambda point: -point[1]):
         if share < _LABELLED_SHARE:
@@ -137,4 +139,5 @@ def _label(pen: Pen, axes: Any, points: list[tuple[Achieved, float]]) -> None:
             textcoords="offset points",
             fontsize=8,
             zorder=4,
+            path_effects=[halo],
         )

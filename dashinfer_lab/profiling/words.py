@@ -36,7 +36,7 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "time": ("time", "时间"),
     "time_ms": ("time (ms)", "时间（ms）"),
     "share": ("share", "占比"),
-    "of_roof": ("of the roof", "达到上限的"),
+    "of_roof": ("of the roof", "达到上限"),
     "bound": ("bound by", "受限于"),
     "memory": ("memory", "内存"),
     "compute": ("compute", "计算"),
@@ -57,9 +57,9 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "dropped": ("{count} earlier steps were not kept", "更早的 {count} 步未保留"),
     "convention": (
         "Bytes: weights used, keys and values attended to, rows in and out, each once a step. "
-        "Rows often stay in a cache: a share above 100 % means so.",
+        "A share above 100 %: rows stayed in a cache, or u8 weights were multiplied as integers.",
         "字节数：用到的权重、参与注意力的键值、输入输出行，每步各计一次。"
-        "激活行常驻缓存，故占比可能超过 100 %。",
+        "超过 100 % 说明激活行留在缓存中，或 u8 权重以整数相乘。",
     ),
     "roofline": ("Roofline", "屋顶线"),
     "intensity": ("operations per byte", "每字节运算数"),
@@ -93,7 +93,7 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "change": ("change", "变化"),
     "speedup": ("speed-up", "加速比"),
     "total": ("total", "合计"),
-    "per_token": ("microseconds a token", "每词元微秒"),
+    "per_token": ("milliseconds a token", "每词元毫秒"),
     "caption.roofline": (
         "Each point is an operator; the higher above the left slope, the better memory is used.",
         "每个点是一个算子：横轴为每字节运算数，纵轴为实际 GFLOP/s，斜线为读带宽上限，"

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -119,8 +120,15 @@ class FakeProfile:
     def as_dict(self) -> dict[str, object]:
         return {"prompt": [str(each) for each in self.prompt], "options": sorted(self.options)}
 
-    def __str__(self) -> str:
-        return "*** forward ***"
+    def report(self, lang: str) -> str:
+        return f"*** forward *** {lang}"
+
+    def trace(self) -> dict[str, object]:
+        return {"traceEvents": []}
+
+    def save(self, path: Path, lang: str) -> Path:
+        path.write_text(lang, encoding="utf-8")
+        return path
 
 
 @pytest.fixture(autouse=True)
