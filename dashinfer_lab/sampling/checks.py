@@ -87,10 +87,9 @@ def check_sequences(name: str, sequences: object) -> tuple[tuple[int, ...], ...]
         return ()
     checked: list[tuple[int, ...]] = []
     for each in _as_tuple(name, sequences):
-        ids = _ids(name, each, sequences)
-        if not ids:
+        if not isinstance(each, Sequence) or not each:
             refuse(name, sequences, "a list of lists of token ids, none of them empty")
-        checked.append(ids)
+        checked.append(_ids(name, cast("Sequence[object]", each), sequences))
     return tuple(dict.fromkeys(checked))
 
 

@@ -52,6 +52,39 @@ NAN, INF = math.nan, math.inf
         ("stop_token_ids", ["a"]),
         ("stop_token_ids", [True]),
         ("stop_token_ids", 5),
+        ("min_p", -0.1),
+        ("min_p", 1.05),
+        ("min_p", NAN),
+        ("repetition_penalty", 0),
+        ("repetition_penalty", -1.0),
+        ("repetition_penalty", INF),
+        ("repetition_penalty", NAN),
+        ("repetition_penalty", 1e-39),
+        ("presence_penalty", 2.5),
+        ("presence_penalty", NAN),
+        ("frequency_penalty", -2.1),
+        ("frequency_penalty", "much"),
+        ("min_tokens", -1),
+        ("min_tokens", 17),
+        ("prompt_logprobs", -1),
+        ("prompt_logprobs", 21),
+        ("logit_bias", {"x": 1.0}),
+        ("logit_bias", {-1: 1.0}),
+        ("logit_bias", {True: 1.0}),
+        ("logit_bias", [(1, 2.0)]),
+        ("allowed_token_ids", []),
+        ("allowed_token_ids", [-1]),
+        ("bad_words", [""]),
+        ("bad_words", 5),
+        ("bad_words_ids", [[]]),
+        ("bad_words_ids", [1]),
+        ("stop_words_ids", [[3, -1]]),
+        ("no_repeat_ngram_size", -1),
+        ("no_repeat_ngram_size", 1.0),
+        ("logits_processors", ["f"]),
+        ("logits_processors", len),
+        ("detokenize", None),
+        ("include_stop_str_in_output", 0),
         ("ignore_eos", 1),
         ("skip_special_tokens", None),
     ],
@@ -87,6 +120,11 @@ def test_the_defaults_are_those_of_vllm() -> None:
 
     assert (params.n, params.temperature, params.top_p, params.top_k) == (1, 1.0, 1.0, 0)
     assert (params.max_tokens, params.seed, params.logprobs) == (16, None, None)
+    assert (params.presence_penalty, params.frequency_penalty) == (0.0, 0.0)
+    assert (params.repetition_penalty, params.min_p, params.min_tokens) == (1.0, 0.0, 0)
+    assert (params.detokenize, params.include_stop_str_in_output) == (True, False)
+    assert params.prompt_logprobs is None
+    assert params.allowed_token_ids is None
     assert params.skip_special_tokens
     assert not params.ignore_eos
 
@@ -98,6 +136,37 @@ def test_values_at_the_edges_are_legal() -> None:
 
     assert params.max_tokens is None
     assert SamplingParams(logprobs=20, seed=0, max_tokens=1, top_p=1e-9).logprobs == 20
+
+
+@pytest.mark.parametrize("value", [NAN, INF, 1e7, "x", None])
+def test_a_bias_that_is_no_number_is_refused_with_its_id(value: object) -> None:
+    with pytest.raises(RequestError, match=r"logit_bias\[7\]=.* must be"):
+        SamplingParams(logit_bias={7: value})  # pyright: ignore[reportArgumentType]  # on purpose
+
+
+def test_biases_may_be_spelled_as_json_spells_them() -> None:
+    params = SamplingParams(logit_bias={"15": -1})  # pyright: ignore[reportArgumentType]
+
+    assert params.logit_bias == {15: -1.0}
+
+
+def test_greedy_switches_filters_off_and_has_one_choice() -> None:
+    params = SamplingParams(temperature=1e-6, top_k=3, top_p=0.5, min_p=0.1)
+
+    assert params.greedy
+    assert (params.top_k, params.top_p, params.min_p) == (0, 1.0, 0.0)
+    with pytest.raises(RequestError, match="n=2 is not possible: it must be 1 with temperature=0"):
+        SamplingParams(temperature=0, n=2)
+
+
+def test_lists_of_ids_hold_each_once_and_do_not_change_later() -> None:
+    words = [[1, 2], [3], [1, 2]]
+    params = SamplingParams(stop_token_ids=[5, 5, 6], bad_words_ids=words, bad_words="no")
+    words[0].append(9)
+
+    assert params.stop_token_ids == (5, 6)
+    assert params.bad_words_ids == ((1, 2), (3,))
+    assert params.bad_words == ("no",)
 
 
 @pytest.mark.parametrize("top_k", [0, -1])
