@@ -56,7 +56,7 @@ def test_the_sdist_holds_what_its_tests_and_documents_need(packages: tuple[Path,
 
     documents = {path.name for path in ROOT.glob("*.md")}
     others = {"LICENSE", "Makefile", "environment.yml", "pyproject.toml"}
-    assert held >= _tracked(*PACKAGES, "tests", "notebooks") | documents | others
+    assert held >= _tracked(*PACKAGES, "demos", "notebooks", "tests") | documents | others
 
 
 def test_what_is_imported_came_with_the_wheel(installed: Installed) -> None:
