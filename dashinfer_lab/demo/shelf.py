@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -47,7 +48,7 @@ class ModelShelf:
     def __init__(self, load: Load, *, keep: int = 2) -> None:
         self._load: Final = load
         self._keep: Final = keep
-        self._loading: Final = threading.Lock()
+        self._loader: Final = ThreadPoolExecutor(1, "dashinfer-lab-load")
         self._lock: Final = threading.Lock()
         self._loaded: list[_Loaded] = []  # the last used one comes last
 
@@ -59,24 +60,28 @@ class ModelShelf:
 
     def fetch(self, choice: Choice, progress: LoadProgress | None = None) -> None:
         """Load the model where it is not loaded; raises what `LLM` raises."""
-        self._give_back(self._take(choice, progress))
+        loaded = self._use(choice) or self._loader.submit(self._take, choice, progress).result()
+        self._give_back(loaded)
 
     @asynccontextmanager
     async def lent(self, choice: Choice) -> AsyncGenerator[LLM]:
         """Lend the model for the length of the block, loading it first where necessary."""
-        taking = asyncio.ensure_future(asyncio.to_thread(self._take, choice, None))
-        try:
-            loaded = await asyncio.shield(taking)
-        except asyncio.CancelledError:
-            taking.add_done_callback(self._return_unused)
-            raise
+        loaded = self._use(choice)
+        if loaded is None:
+            taking = self._loader.submit(self._take, choice, None)
+            try:
+                loaded = await asyncio.wrap_future(taking)
+            except asyncio.CancelledError:
+                taking.add_done_callback(self._return_unused)
+                raise
         try:
             yield loaded.llm
         finally:
             self._give_back(loaded)
 
     def close(self) -> None:
-        """Close every model, used or not."""
+        """Close every model, used or not; what is being loaded is waited for."""
+        self._loader.shutdown(cancel_futures=True)
         with self._lock:
             closing, self._loaded = self._loaded, []
         for each in closing:
@@ -86,10 +91,10 @@ class ModelShelf:
         return next((each for each in self._loaded if choice in each.known_as), None)
 
     def _take(self, choice: Choice, progress: LoadProgress | None) -> _Loaded:
-        with self._loading:
-            loaded = self._use(choice)
-            if loaded is None:
-                loaded = self._add(choice, self._load(choice, progress))
+        """Return the model in use by one more; runs in the loader's thread, one at a time."""
+        loaded = self._use(choice)
+        if loaded is None:
+            loaded = self._add(choice, self._load(choice, progress))
         self._close_idle()
         return loaded
 
@@ -122,7 +127,7 @@ class ModelShelf:
             loaded.num_users -= 1
         self._close_idle()
 
-    def _return_unused(self, taking: asyncio.Future[_Loaded]) -> None:
+    def _return_unused(self, taking: Future[_Loaded]) -> None:
         if not taking.cancelled() and taking.exception() is None:
             self._give_back(taking.result())
 
