@@ -14,6 +14,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from dashinfer_lab.engine.auto_weights import keep_bandwidth
+from dashinfer_lab.engine.loading import MAX_LOGIT_ROWS
 from dashinfer_lab.errors import EngineError, RequestError
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.sampling import SamplingParams
@@ -134,6 +135,10 @@ class _Repetition:
 
 def _require_room(plan: BenchmarkPlan, context_length: int) -> None:
     """Refuse at once what would be refused after minutes of work."""
+    if plan.batch > MAX_LOGIT_ROWS:
+        raise RequestError(
+            f"batch={plan.batch} exceeds the {MAX_LOGIT_ROWS} requests that are decoded together"
+        )
     longest = max(plan.prompt_tokens + plan.new_tokens, plan.prefill_tokens + 1)
     if longest > context_length:
         raise RequestError(

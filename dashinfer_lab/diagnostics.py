@@ -119,7 +119,7 @@ def _paths() -> dict[str, object]:
     override = embedded_override()
     return {
         "cache": str(root),
-        "cache_is_writable": os.access(existing, os.W_OK),
+        "cache_is_writable": existing.is_dir() and os.access(existing, os.W_OK),
         "cache_free_mb": shutil.disk_usage(existing).free // 1_000_000,
         "embedded_model": str(override) if override else None,
     }

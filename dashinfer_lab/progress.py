@@ -85,7 +85,7 @@ class _Bar:
         self._drawn = None
 
     def _draw(self, done: int, bar_format: str | None = None, **work: Any) -> None:
-        if not (_in_notebook() or sys.stderr.isatty()):
+        if not (_in_notebook() or (sys.stderr is not None and sys.stderr.isatty())):
             return
         if self._drawn is None or self._work != work:
             self.close()

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, cast
 
 import typer
@@ -30,7 +32,7 @@ from dashinfer_lab.cli.run import run
 from dashinfer_lab.cli.show import show
 from dashinfer_lab.cli.stored import cache, list_models, rm
 from dashinfer_lab.config import default_language
-from dashinfer_lab.errors import DashInferLabError
+from dashinfer_lab.errors import ConfigError, DashInferLabError
 from jit_kernels.errors import JitKernelsError
 
 __all__ = ["build", "main"]
@@ -86,10 +88,22 @@ def _root(
         choose_language(lang.value)
 
 
+def _open_closed_streams() -> None:
+    """Give a process without stdin or stderr empty ones, lest a file of ours takes their place."""
+    for name, mode in (("stdin", "r"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115  # it stays open
+            setattr(sys, name, stream)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    _open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     as_json = "--json" in given
+    if sys.stdout is None:
+        print_error(ConfigError("stdout is closed: redirect it, to /dev/null if not wanted"))
+        return 1
     choose_language(default_language())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal may lack a model's characters

@@ -10,17 +10,23 @@ from contextlib import suppress
 from dashinfer_lab.cli.messages import error_text
 from dashinfer_lab.cli.width import padded, width
 
-__all__ = ["one_line", "print_error", "print_json", "print_rows", "remark"]
+__all__ = ["one_line", "print_error", "print_json", "print_rows", "printable", "remark"]
 
 
 def print_json(result: Mapping[str, object]) -> None:
-    """Write `result` as the one JSON object of stdout."""
-    print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False))
+    """Write `result` as the one JSON object of stdout, escaped where letters are lacking."""
+    written = json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        written.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        written = json.dumps(result, indent=2, allow_nan=False)
+    print(written)
 
 
 def remark(text: str) -> None:
-    """Tell the person at the terminal, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Tell the person at the terminal, on stderr; that nobody can hear it ends no work."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:
@@ -28,10 +34,10 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
     listed = list(rows)
     widest = max((width(name) for name, _ in listed), default=0)
     for name, value in listed:
-        print(f"{padded(name, widest)}  {value}")
+        print(f"{padded(name, widest)}  {printable(value)}")
 
 
-def print_error(error: BaseException, *, as_json: bool) -> None:
+def print_error(error: BaseException, *, as_json: bool = False) -> None:
     """Write `error` on stderr, and as the JSON object of stdout where asked.
 
     It is one line; in Chinese, one under a heading.
@@ -44,4 +50,9 @@ def print_error(error: BaseException, *, as_json: bool) -> None:
 
 def one_line(error: BaseException) -> str:
     """Message of `error` without line breaks; its class where it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return printable(" ".join(str(error).split())) or type(error).__name__
+
+
+def printable(text: str) -> str:
+    """Escape what a terminal would obey instead of showing: names in files are not trusted."""
+    return "".join(it if it.isprintable() else repr(it)[1:-1] for it in text)

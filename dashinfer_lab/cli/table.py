@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dashinfer_lab.cli.output import printable
 from dashinfer_lab.cli.width import padded, width
 
 __all__ = ["megabytes", "print_table"]
@@ -11,7 +12,7 @@ __all__ = ["megabytes", "print_table"]
 
 def print_table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Write columns as wide as their widest cell; figures, those that end in MB, to the right."""
-    listed = [heading, *rows]
+    listed = [heading, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(width(row[column]) for row in listed) for column in range(len(heading))]
     for row in listed:
         cells = [

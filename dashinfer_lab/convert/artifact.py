@@ -189,8 +189,8 @@ def _check_metadata(path: Path, metadata: Mapping[str, str]) -> None:
         raise ArtifactError(f"{path} lacks the metadata {absent}; re-convert the model")
     text = metadata["format_version"]
     major, _, minor = text.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        raise ArtifactError(f"{path} states no format version ({text!r}); re-convert the model")
+    if not (major.isdecimal() and minor.isdecimal() and len(text) < 20):
+        raise ArtifactError(f"{path} states no format version ({text!r:.80}); re-convert the model")
     version = (int(major), int(minor))
     if version[0] != FORMAT_VERSION[0] or version > FORMAT_VERSION:
         ours = ".".join(map(str, FORMAT_VERSION))

@@ -22,9 +22,9 @@ from jit_kernels.runtime.topology import ThreadPlan, thread_plan
 if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact
 
-__all__ = ["LoadOptions", "Loaded", "load_runner"]
+__all__ = ["MAX_LOGIT_ROWS", "LoadOptions", "Loaded", "load_runner"]
 
-_MAX_LOGIT_ROWS = 64
+MAX_LOGIT_ROWS = 64
 _DEFAULT_CACHE_TOKENS = 16384
 _CACHE_SHARE_OF_MEMORY = 0.5
 
@@ -80,7 +80,7 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
     threads = thread_plan(options.threads)
     limits = PlanLimits(
         max_tokens=min(options.max_batch_tokens, context_length),
-        max_logit_rows=min(_MAX_LOGIT_ROWS, options.max_batch_tokens, context_length),
+        max_logit_rows=min(MAX_LOGIT_ROWS, options.max_batch_tokens, context_length),
         num_threads=threads.threads,
         row_tile=row_tile(isa),
     )

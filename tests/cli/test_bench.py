@@ -76,3 +76,13 @@ def test_a_plan_beyond_the_context_is_refused_before_any_work(
     assert ended.code == 1
     assert "1025 tokens, the context 1024" in json.loads(ended.out)["error"]["message"]
     assert made[0].asked == []
+
+
+def test_more_requests_than_run_together_are_refused_at_once(
+    made: list[FakeLLM], shell: Shell
+) -> None:
+    ended = shell("bench", "m", "--batch", "99999999999")
+
+    assert ended.code == 1
+    assert "batch=99999999999 exceeds the 64 requests" in ended.err
+    assert made[0].asked == []

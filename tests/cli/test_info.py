@@ -65,3 +65,12 @@ def test_the_memory_limit_of_a_container_is_read(
     files: dict[str, str], expected: int | None
 ) -> None:
     assert diagnostics._memory_limit_mb(files.get) == expected
+
+
+def test_a_cache_that_is_a_file_is_not_writable(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("DASHINFER_LAB_CACHE", str(tmp_path / "cache"))
+
+    assert json.loads(shell("info", "--json").out)["paths"]["cache_is_writable"] is False

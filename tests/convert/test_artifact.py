@@ -97,7 +97,7 @@ def test_opening_imports_nothing_of_onnx(artifact: Artifact) -> None:
     assert roots & {"onnx", "onnx_ir", "gguf", "tokenizers", "transformers"} == set()
 
 
-@pytest.mark.parametrize("version", ["1.1", "2.0", "0.9", "", "new"])
+@pytest.mark.parametrize("version", ["1.1", "2.0", "0.9", "", "new", "1" * 5000])
 def test_another_format_version_asks_to_convert_again(artifact: Artifact, version: str) -> None:
     _edit_metadata(artifact, format_version=version)
 
