@@ -45,16 +45,17 @@ class DrawArrays:
 
     def fill(self, rows: slice, chunk: Chunk) -> None:
         """Write the requests of a chunk's rows: the last draws, others may be scored."""
-        for row in range(rows.start, rows.stop):
+        state, scoring = chunk.sampling, chunk.scoring
+        last = rows.stop - 1 if state is not None else rows.stop
+        for row in range(rows.start, last):
             self.write(row, _UNDRAWN)
-        scoring = chunk.scoring
         if scoring is not None:
             for row, target in enumerate(scoring.targets, start=rows.start):
                 report = 1 + scoring.num_logprobs
                 words = DrawWords(0.0, num_ids=scoring.num_ids or 0, report=report, target=target)
                 self.write(row, words)
-        if chunk.sampling is not None and rows.stop > rows.start:
-            self.write(rows.stop - 1, draw_words(chunk.sampling))
+        if state is not None and last >= rows.start:
+            self.write(last, draw_words(state))
 
     def write(self, row: int, words: DrawWords) -> None:
         """Write one row's request."""

@@ -6,8 +6,7 @@ Lists of edits stay where they are: a request holds their addresses. Knows no lo
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from jit_kernels.dsl import Array, Value, pointer_at
 from jit_kernels.types import F32, I32, I64, U32
@@ -19,8 +18,7 @@ REQUEST_WORDS: Final = _WORDS.size // 8
 _MASK: Final = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class DrawWords:
+class DrawWords(NamedTuple):
     """What one row is drawn with; `write` puts it where the kernel reads it.
 
     top_k 0, top_p 1, min_p 0, repetition 1, presence 0, frequency 0 are off.  num_ids: ids that
