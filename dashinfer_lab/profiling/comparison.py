@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -168,11 +168,9 @@ def _names(before: OpProfile, after: OpProfile) -> tuple[str, str]:
     one, other = before.machine, after.machine
     if one is None or other is None or one == other:
         return "before", "after"
-    kinds: Sequence[str] = ("model", "scheme", "isa", "threads")
+    kinds = ("model", "scheme", "isa", "threads_text")
     differing = [kind for kind in kinds if getattr(one, kind) != getattr(other, kind)]
-
-    def name(machine: object) -> str:
-        values = {kind: str(getattr(machine, kind)) for kind in differing}
-        return ", ".join(f"{v} threads" if k == "threads" else v for k, v in values.items())
-
-    return name(one), name(other)
+    before_name, after_name = (
+        ", ".join(getattr(machine, kind) for kind in differing) for machine in (one, other)
+    )
+    return before_name, after_name

@@ -28,8 +28,12 @@ class Machine:
     threads: int
 
     def __str__(self) -> str:
-        plural = "" if self.threads == 1 else "s"
-        return f"{self.model}, {self.scheme}, {self.isa}, {self.threads} thread{plural}"
+        return f"{self.model}, {self.scheme}, {self.isa}, {self.threads_text}"
+
+    @property
+    def threads_text(self) -> str:
+        """Number and noun."""
+        return "1 thread" if self.threads == 1 else f"{self.threads} threads"
 
 
 class ProfileRecorder:

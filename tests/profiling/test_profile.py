@@ -1,23 +1,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from dashinfer_lab import LLM, SamplingParams
 from dashinfer_lab.profiling import OpProfile
-from tests.model.tiny_artifact import tiny_artifact
 
 PARAMS = SamplingParams(temperature=0, max_tokens=5, ignore_eos=True)
 PROMPT = {"prompt_token_ids": list(range(60))}
-
-
-@pytest.fixture(scope="module")
-def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
-    artifact = tiny_artifact(tmp_path_factory.mktemp("profile") / "tiny", "a16w8")
-    with LLM(artifact.directory, threads=1) as llm:
-        yield llm
 
 
 @pytest.fixture(scope="module")

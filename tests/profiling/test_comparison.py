@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.profiling import Machine, OpProfile, StepTimes
+
+ONE = Machine("m", "fp32", "avx2", 1)
+
+
+def slower(step: StepTimes, factor: float) -> StepTimes:
+    return replace(
+        step,
+        op_seconds=np.array(step.op_seconds * factor),
+        input_seconds=step.input_seconds * factor,
+        compute_seconds=step.compute_seconds * factor,
+        result_seconds=step.result_seconds * factor,
+        wall_seconds=step.wall_seconds * factor,
+    )
+
+
+@pytest.fixture(scope="module")
+def slow(batch: OpProfile) -> OpProfile:
+    """The same run at half the speed."""
+    return replace(batch, steps=tuple(slower(step, 2) for step in batch.steps))
+
+
+def test_a_run_twice_as_fast_has_a_speed_up_of_two(batch: OpProfile, slow: OpProfile) -> None:
+    found = slow.compare(batch)
+
+    assert found.names == ("before", "after")
+    for phase in found.phases:
+        assert phase.total.speedup == pytest.approx(2)
+        speedups = [row.speedup for row in phase.rows if row.speedup is not None]
+        assert speedups == pytest.approx([2] * len(speedups))
+
+
+def test_rows_add_up_to_the_total(batch: OpProfile, slow: OpProfile) -> None:
+    for phase in slow.compare(batch).phases:
+        assert sum(row.before_ms for row in phase.rows[:-1]) == pytest.approx(
+            phase.total.before_ms, rel=0.05
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "names"),
+    [
+        ({"scheme": "a16w8:64"}, ("fp32", "a16w8:64")),
+        ({"threads": 2}, ("1 thread", "2 threads")),
+        ({"model": "n", "threads": 4}, ("m, 1 thread", "n, 4 threads")),
+    ],
+)
+def test_runs_are_named_by_what_differs(
+    batch: OpProfile, change: dict[str, object], names: tuple[str, str]
+) -> None:
+    before = replace(batch, machine=ONE)
+    after = replace(batch, machine=replace(ONE, **change))  # type: ignore[arg-type]
+
+    assert before.compare(after).names == names
+    assert before.compare(after, ("a", "b")).names == ("a", "b")
+
+
+def test_the_text_has_both_runs(batch: OpProfile, slow: OpProfile) -> None:
+    lines = slow.compare(batch).report("en").splitlines()
+
+    assert lines[0] == "=== prefill: milliseconds a token ==="
+    assert lines[1].split() == ["opname", "before", "after", "x"]
+    assert any(line.split()[0] == "total" and line.endswith("2.00") for line in lines if line)
+
+
+def test_an_operator_of_one_run_alone_has_no_speed_up(batch: OpProfile) -> None:
+    renamed = tuple(replace(op, kernel=op.kernel.replace("u8", "f32")) for op in batch.ops)
+    found = batch.compare(replace(batch, ops=renamed))
+    rows = {row.opname: row for row in found.phases[0].rows}
+
+    assert (rows["linear_u8"].after_ms, rows["linear_u8"].speedup) == (0.0, None)
+    assert (rows["linear_f32"].before_ms, rows["linear_f32"].speedup) == (0.0, None)
+    assert json.loads(json.dumps(found.as_dict()))["names"] == ["before", "after"]
+
+
+def test_runs_without_a_common_phase_are_refused(batch: OpProfile) -> None:
+    prefill = replace(batch, steps=batch.prefill.steps)
+    decode = replace(batch, steps=batch.decode.steps)
+
+    with pytest.raises(ConfigError, match="no phase in common"):
+        prefill.compare(decode)
+
+
+def test_a_comparison_is_drawn(batch: OpProfile, slow: OpProfile) -> None:
+    pytest.importorskip("matplotlib")
+    found = slow.compare(batch)
+
+    assert found.plot("zh", "dark").png.startswith(b"\x89PNG")
+    assert found._repr_png_() is not None
