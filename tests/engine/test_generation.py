@@ -83,6 +83,21 @@ def test_choices_of_one_seed_differ_and_come_again_as_a_set(make_engine: MakeEng
     assert len({tuple(output.token_ids) for output in outputs}) == 3
 
 
+def test_each_choice_runs_to_its_own_end(make_engine: MakeEngine) -> None:
+    runner = FakeRunner()
+    drawn = [runner.answer(PROMPT, 16, seeded(1, choice)) for choice in range(3)]
+    params = SamplingParams(n=3, seed=1, stop_token_ids=[drawn[1][4]])
+    handles = make_engine(runner).submit_choices(PROMPT, params)
+    outputs = [handle.completion(timeout=30) for handle in handles]
+
+    assert outputs[1].token_ids == drawn[1][:5]
+    for output, expected in zip(outputs, drawn, strict=True):
+        stopped = drawn[1][4] in expected
+        assert output.finish_reason == ("stop" if stopped else "length")
+        assert output.token_ids == expected[: len(output.token_ids)]
+        assert stopped or len(output.token_ids) == 16
+
+
 def test_several_choices_are_not_one_handle(make_engine: MakeEngine) -> None:
     with pytest.raises(RequestError, match="n=3"):
         make_engine().submit(PROMPT, SamplingParams(n=3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,8 @@ def after(
     params: SamplingParams, prompt: Sequence[int], output: Sequence[int], **options: object
 ) -> LogitEdits | None:
     """The edits of the draw that follows prompt and output."""
-    rules = LogitRules.where_needed(params, prompt, num_ids=NUM_IDS, **options)  # pyright: ignore[reportArgumentType]
+    given: dict[str, Any] = {"num_ids": NUM_IDS, **options}
+    rules = LogitRules.where_needed(params, prompt, **given)
     if rules is None:
         return None
     for token_id in output:
