@@ -93,10 +93,9 @@ def check_sequences(name: str, sequences: object) -> tuple[tuple[int, ...], ...]
     return tuple(dict.fromkeys(checked))
 
 
-def check_biases(name: str, biases: object) -> dict[int, float]:
-    """Token id to finite number; ids may be spelled as text, as JSON has them."""
-    if biases is None:
-        return {}
+def check_biases(biases: object) -> dict[int, float]:
+    """logit_bias: token id to finite number; ids may be spelled as text, as JSON has them."""
+    name = "logit_bias"
     if not isinstance(biases, Mapping):
         refuse(name, biases, "a mapping of token ids to numbers")
     checked: dict[int, float] = {}

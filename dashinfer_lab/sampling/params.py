@@ -154,7 +154,7 @@ class SamplingParams:
             "seed": None if self.seed == -1 else self.seed,
             "stop": check_texts("stop", self.stop),
             "stop_token_ids": check_ids("stop_token_ids", self.stop_token_ids),
-            "logit_bias": check_biases("logit_bias", self.logit_bias),
+            "logit_bias": None if self.logit_bias is None else check_biases(self.logit_bias),
             "allowed_token_ids": allowed,
             "bad_words": check_texts("bad_words", self.bad_words),
             "logits_processors": check_callables("logits_processors", self.logits_processors),

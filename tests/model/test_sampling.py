@@ -133,6 +133,18 @@ def test_company_and_threads_change_no_token(llm: LLM, directory: Path, threads:
     assert [output.outputs[0].token_ids for output in backwards] == alone[::-1]
 
 
+def test_a_request_that_loses_its_pages_draws_the_same(llm: LLM, directory: Path) -> None:
+    params = [replace(params_of(name), max_tokens=80) for name in OPTIONS]
+    expected = [answer(llm, each).token_ids for each in params]
+
+    # Six pages of 16 KiB; each request begins with two and grows to four.
+    with LLM(directory, threads=2, kv_cache_bytes=6 * 2**14) as small:
+        outputs = generate(small, [PROMPT] * len(params), *params)
+
+    assert [output.outputs[0].token_ids for output in outputs] == expected
+    assert sum(output.metrics.num_preemptions for output in outputs) > 0
+
+
 def test_a_bad_word_of_several_ids_is_never_completed(llm: LLM) -> None:
     free = answer(llm, SamplingParams(temperature=0, max_tokens=12)).token_ids
     word = free[4:7]

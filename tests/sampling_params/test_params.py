@@ -150,6 +150,12 @@ def test_biases_may_be_spelled_as_json_spells_them() -> None:
     assert params.logit_bias == {15: -1.0}
 
 
+def test_equal_params_are_one_key() -> None:
+    params = [SamplingParams(seed=1, stop=["a"], bad_words=["b"]) for _ in range(2)]
+
+    assert len(set(params)) == 1
+
+
 def test_greedy_switches_filters_off_and_has_one_choice() -> None:
     params = SamplingParams(temperature=1e-6, top_k=3, top_p=0.5, min_p=0.1)
 
