@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
@@ -22,6 +22,7 @@ from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
 from dashinfer_lab.progress import LoadProgress, load_bars
 from dashinfer_lab.sampling import SamplingParams
+from dashinfer_lab.sampling.defaults import model_defaults
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,6 +101,7 @@ class LLM:
         with _progress(progress) as told:
             self.artifact: Artifact = open_model(model, tokenizer, weights, threads, told)
         self.tokenizer: Tokenizer | None = _tokenizer(self.artifact)
+        self.sampling_defaults: Mapping[str, Any] = model_defaults(self.artifact.directory)
         loaded = load_runner(self.artifact, options)
         self._runner = loaded.runner
         self._thread_plan = loaded.threads
@@ -142,6 +144,11 @@ class LLM:
         from dashinfer_lab.engine.auto_weights import explain
 
         return explain(self.artifact, self._weights, self.isa, self.threads)
+
+    @property
+    def default_sampling_params(self) -> SamplingParams:
+        """What is taken where a call gives none: the model's generation_config.json, then ours."""
+        return SamplingParams(**self.sampling_defaults)
 
     @property
     def engine(self) -> Engine:
@@ -188,7 +195,8 @@ class LLM:
         A list of messages goes through the model's chat template. Without parameters the answer
         may take the rest of the context. A full queue lets the caller wait. Raises `RequestError`.
         """
-        (params,) = _params_for(1, sampling_params or _default_params())
+        whole = replace(self.default_sampling_params, max_tokens=None)
+        (params,) = _params_for(1, whole if sampling_params is None else sampling_params)
         is_prompt = isinstance(prompt, str | Mapping)
         ids = self._ids(prompt) if is_prompt else self._chat_ids(prompt)
         return self._engine.submit(ids, params, block=True)
@@ -271,7 +279,7 @@ class LLM:
         ids: Sequence[Iterable[int]],
         params: SamplingParams | Sequence[SamplingParams] | None,
     ) -> list[RequestOutput]:
-        chosen = _params_for(len(ids), params)
+        chosen = _params_for(len(ids), self.default_sampling_params if params is None else params)
         handles: list[list[RequestHandle]] = []
         try:
             for tokens, wanted in zip(ids, chosen, strict=True):
@@ -348,14 +356,9 @@ def _prompt_text(prompt: Prompt) -> str | None:
     return prompt if isinstance(prompt, str) else prompt.get("prompt")
 
 
-def _default_params() -> SamplingParams:
-    """For a stream that is read by a person: the rest of the context, not 16 tokens."""
-    return SamplingParams(max_tokens=None)
-
-
 def _params_for(count: int, params: object) -> list[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * count
+    if isinstance(params, SamplingParams):
+        return [params] * count
     listed = list(cast("Sequence[object]", params)) if _is_list(params) else [params]
     chosen = [each for each in listed if isinstance(each, SamplingParams)]
     if len(chosen) != len(listed):

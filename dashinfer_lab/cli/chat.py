@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,13 +26,20 @@ if TYPE_CHECKING:
 __all__ = ["chat"]
 
 _PROMPT = "> "
+_BUILT_IN: dict[str, Any] = {"temperature": 0.7, "top_p": 0.95}
 
 
 def chat(
     model: Model,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="System prompt.")] = None,
-    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Mass of the likeliest tokens kept.")] = 0.95,
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="0 takes the likeliest token; by default as the model states, or 0.7."),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Mass of the likeliest tokens kept; as the model states, or 0.95."),
+    ] = None,
     max_tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.")] = 512,
     seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
     weights: Weights = "auto",
@@ -44,10 +52,17 @@ def chat(
     """
     from dashinfer_lab import SamplingParams
 
-    params = SamplingParams(temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed)
+    given: dict[str, Any] = {"temperature": temperature, "top_p": top_p}
+    asked = {name: value for name, value in given.items() if value is not None}
+    params = SamplingParams(**{**_BUILT_IN, **asked}, max_tokens=max_tokens, seed=seed)
     interactive = sys.stdin.isatty()
     conversation = Conversation(system)
     with load(model, weights, threads, as_json=as_json) as llm:
+        stated = {name: it for name, it in llm.sampling_defaults.items() if name not in asked}
+        params = replace(params, **stated)
+        if stated and not as_json:
+            listed = ", ".join(f"{name} {value}" for name, value in stated.items())
+            remark(text("chat.stated", options=listed))
         if interactive:
             remark(text("chat.ready", model=model, isa=llm.isa, threads=llm.threads))
         turns: list[dict[str, object]] = []
@@ -59,7 +74,9 @@ def chat(
                     raise
                 print_error(error, as_json=False)
         if as_json:
-            print_json({"model": model, "turns": turns, **weights_facts(llm)})
+            sampling = {name: getattr(params, name) for name in {**_BUILT_IN, **stated}}
+            facts = weights_facts(llm)
+            print_json({"model": model, "turns": turns, "sampling": sampling, **facts})
 
 
 def _answer(

@@ -70,6 +70,10 @@ _CHAT = {
         "{model} on {isa}, {threads} threads; /help lists the commands, Ctrl-D leaves",
         "{model}，{isa}，{threads} 个线程；/help 列出命令，Ctrl-D 退出",
     ),
+    "chat.stated": Sentence(
+        "as the model's generation_config.json states: {options}",
+        "按模型的 generation_config.json：{options}",
+    ),
     "chat.help": Sentence(_HELP_EN, _HELP_ZH),
     "chat.cleared": Sentence("the conversation is forgotten", "对话已清空"),
     "chat.system": Sentence("the system prompt is now: {prompt}", "系统提示词已设为：{prompt}"),
@@ -219,6 +223,7 @@ _ERRORS_ZH = {
     "EngineClosedError": "引擎已关闭",
     "EngineBusyError": "引擎队列已满",
     "NonFiniteError": "请求遇到 NaN 或无穷大而终止，其他请求继续",
+    "SamplingError": "请求已无可选的词元而终止，其他请求继续",
     "JitKernelsError": "无法为本机编译或运行内核",
 }
 

@@ -63,6 +63,7 @@ class FakeLLM:
     kv_cache_dtype: str = "auto"
     progress: object = True
     weights_reason: str = "a16w8: 3.8 times fewer bytes"
+    sampling_defaults: dict[str, Any] = field(default_factory=dict)
     isa: str = "fake-isa"
     asked: list[tuple[object, SamplingParams]] = field(default_factory=list)
     closed: bool = False

@@ -67,6 +67,27 @@ def test_chat_hands_every_option_on(made: list[FakeLLM], shell: Shell, typed: Ty
     assert (params.temperature, params.top_p, params.max_tokens, params.seed) == (0.5, 0.9, 2, 42)
 
 
+def test_what_the_model_states_comes_before_our_defaults_and_after_what_is_asked(
+    trouble: FakeLLM, shell: Shell, typed: Typed
+) -> None:
+    trouble.sampling_defaults = {"temperature": 0.6, "top_p": 0.9, "repetition_penalty": 1.1}
+    typed(io.StringIO("Hi\nAnd then?\n"))
+    ended = shell("chat", "m", "--top-p", "0.8")
+
+    for _, params in trouble.asked:
+        assert (params.temperature, params.top_p, params.repetition_penalty) == (0.6, 0.8, 1.1)
+    said = "generation_config.json states: temperature 0.6, repetition_penalty 1.1"
+    assert ended.err.count(said) == 1
+
+
+def test_effective_options_are_readable(trouble: FakeLLM, shell: Shell, typed: Typed) -> None:
+    trouble.sampling_defaults = {"temperature": 0.6}
+    typed(io.StringIO(""))
+
+    found = json.loads(shell("chat", "m", "--json").out)["sampling"]
+    assert found == {"temperature": 0.6, "top_p": 0.95}
+
+
 def test_chat_as_json_prints_one_object(made: list[FakeLLM], shell: Shell, typed: Typed) -> None:
     typed(io.StringIO("Hi\n/clear\nBye\n"))
     turns = json.loads(shell("chat", "m", "--json").out)["turns"]

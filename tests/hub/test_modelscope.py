@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dashinfer_lab.errors import CheckpointError, HubError, HubUnreachableError
 from dashinfer_lab.hub import open_checkpoint, resolve
+from dashinfer_lab.hub.modelscope_source import ModelScopeClient
 from dashinfer_lab.hub.snapshots import is_complete
 from tests.hub.loopback_hub import BLOCK, LoopbackHub, serving
 from tests.hub.tiny_models import weights, write_safetensors
@@ -329,3 +332,31 @@ def test_a_model_runs_by_its_id_and_its_conversion_bears_its_name(hub: LoopbackH
             assert llm.artifact.metadata["source"] == MODEL
 
     assert [name for name, _ in hub.asked].count(WEIGHTS) == 1
+
+
+def test_a_disk_that_fills_up_meanwhile_keeps_nothing(
+    hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(
+        _: object, model: object, commit: str, names: object, directory: Path, *__: Any
+    ) -> None:
+        (directory / WEIGHTS).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelScopeClient, "download", full)
+        with pytest.raises(HubError, match="cannot be stored in .*No space left on device"):
+            resolve(MODEL)
+
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+    assert is_complete(resolve(MODEL))
+
+
+def test_a_file_of_the_right_length_but_all_zeros_is_refused(
+    hub: LoopbackHub, checkpoint: dict[str, bytes]
+) -> None:
+    path = resolve(MODEL)
+    (path / WEIGHTS).write_bytes(b"\0" * len(checkpoint[WEIGHTS]))
+
+    with pytest.raises(CheckpointError, match="header of 0 bytes"):
+        open_checkpoint(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from dashinfer_lab import LLM, SamplingParams
 from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.errors import ConfigError, HubError, RequestError
-from tests.hub.tiny_models import write_gguf
+from tests.hub.tiny_models import CONFIG, write_gguf, write_safetensors
 
 GREEDY = SamplingParams(temperature=0, max_tokens=2)
 
@@ -64,7 +66,7 @@ def test_no_prompts_have_no_outputs(llm: LLM) -> None:
     assert llm.generate([], GREEDY) == []
 
 
-@pytest.mark.parametrize("params", [{"temperature": 0}, 5, "greedy", [None]], ids=repr)
+@pytest.mark.parametrize("params", [{"temperature": 0}, {}, 0, 5, "greedy", [None]], ids=repr)
 def test_what_are_no_sampling_params_is_refused(llm: LLM, params: Any) -> None:
     with pytest.raises(RequestError, match="sampling_params="):
         llm.generate(["hello"], params)
@@ -137,3 +139,24 @@ def test_options_that_do_not_fit_the_model_leave_no_thread(path: Path) -> None:
         LLM(path, weights="fp32", threads=3, engine=EngineOptions(max_running=1000))
     assert psutil.Process().num_threads() == before
     del caught  # held until here: a notebook keeps the last error, and with it the frames
+
+
+def test_nothing_that_a_config_names_is_imported_or_run(tmp_path: Path) -> None:
+    code = "raise SystemExit('the model ran its own code')"
+    for name in ("modeling_evil", "configuration_evil", "tokenization_evil"):
+        (tmp_path / f"{name}.py").write_text(code)
+    remote = {
+        "AutoConfig": "configuration_evil.Config",
+        "AutoModelForCausalLM": "modeling_evil.Model",
+        "AutoTokenizer": ["tokenization_evil.Tokenizer", None],
+    }
+    attributes = {"auto_map": remote, "_attn_implementation": "evil/kernel"}
+    attributes |= {"tokenizer_class": "modeling_evil.Model", "trust_remote_code": True}
+    write_safetensors(tmp_path, config={**CONFIG, **attributes})
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(attributes))
+
+    with LLM(tmp_path, weights="fp32", threads=1) as llm:
+        answer = llm.generate({"prompt_token_ids": [1, 2]}, GREEDY)[0].outputs[0].token_ids
+
+    assert len(answer) > 0
+    assert not any(name.endswith("_evil") for name in sys.modules)
