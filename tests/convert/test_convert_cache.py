@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from dashinfer_lab.convert import Artifact
 from dashinfer_lab.convert.convert_cache import converted
 from dashinfer_lab.errors import CheckpointError
 from tests.convert.memory_checkpoint import MemoryCheckpoint, tiny_checkpoint, tiny_config
+from tests.hub.tiny_models import write_safetensors
 
 
 @pytest.fixture
@@ -77,3 +80,39 @@ def test_an_artifact_is_used_as_it_is(source: Path) -> None:
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"absent\.gguf cannot be read"):
         converted(tmp_path / "absent.gguf", "fp32")
+
+
+AT_ONCE = """\
+import os, sys
+from pathlib import Path
+from dashinfer_lab.convert import converted
+
+children = []
+for _ in range(4):
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            print(converted(Path(sys.argv[1]), "a16w8"), flush=True)
+            code = 0
+        finally:
+            os._exit(code)
+    children.append(child)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+def test_processes_that_convert_the_same_model_at_once_share_one_result(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model")
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE, str(tmp_path / "model")],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "DASHINFER_LAB_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    (directory,) = {Path(line) for line in done.stdout.splitlines()}
+    assert list(directory.parent.iterdir()) == [directory]
+    assert Artifact.open(directory).metadata["scheme"] == "a16w8:64"
