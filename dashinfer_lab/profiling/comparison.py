@@ -19,6 +19,7 @@ __all__ = ["ComparedPhase", "ComparedRow", "ProfileComparison"]
 
 _OPERATOR_WIDTH = 18
 _MOST_BARS = 9
+_TELLING_SHARE = 0.01  # ratios of smaller times are noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,12 @@ class ProfileComparison:
                 places = [place + shift for place in range(len(rows))]
                 colour = pen.palette.series[column]
                 axes.barh(places, values, 0.36, color=colour, label=pen.drawable(name))
+            longest = max(each.total.before_ms, each.total.after_ms)
             for place, row in enumerate(rows):
-                label = "" if row.speedup is None else f" {row.speedup:.2f}×"
-                axes.text(max(row.before_ms, row.after_ms), place, label, va="center", fontsize=8)
+                longer = max(row.before_ms, row.after_ms)
+                if row.speedup is not None and longer > _TELLING_SHARE * longest:
+                    label = f" {row.speedup:.2f}×"
+                    axes.text(longer, place, label, va="center", fontsize=8)
             axes.set_yticks(range(len(rows)), [pen.drawable(row.opname) for row in rows])
             axes.tick_params(axis="y", length=0, labelcolor=pen.palette.ink)
             axes.invert_yaxis()

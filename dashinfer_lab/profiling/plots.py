@@ -41,6 +41,9 @@ def _overview(pen: Pen, profile: OpProfile) -> None:
     grid = pen.figure.add_gridspec(2, 2, height_ratios=(2.1, 1), width_ratios=(1, 1.35))
     paint_operators(pen, pen.figure.add_subplot(grid[0, 0]), profile)
     paint_roofline(pen, pen.figure.add_subplot(grid[0, 1]), profile)
+    if profile.memory is None:
+        paint_requests(pen, pen.figure.add_subplot(grid[1, :]), profile)
+        return
     paint_requests(pen, pen.figure.add_subplot(grid[1, 0]), profile)
     paint_totals(pen, pen.figure.add_subplot(grid[1, 1]), profile)
 

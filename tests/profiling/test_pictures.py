@@ -148,6 +148,14 @@ def test_a_picture_is_saved_and_shown(batch: OpProfile, tmp_path: Path) -> None:
     assert batch._repr_png_() is not None
 
 
+def test_without_a_memory_map_the_overview_leaves_it_out(batch: OpProfile) -> None:
+    profile = replace(batch, memory=None)
+
+    assert "KV pages" not in texts(profile.plot("overview", "en"))
+    with pytest.raises(ConfigError, match="no memory map"):
+        profile.plot("memory", "en")
+
+
 def test_an_unknown_kind_or_theme_is_refused(batch: OpProfile) -> None:
     with pytest.raises(ConfigError, match="there is no plot 'pie'"):
         batch.plot("pie")  # pyright: ignore[reportArgumentType]
