@@ -26,9 +26,8 @@ _ORANGE: Final = "rgba(238,136,102,.65)"
 _GREY: Final = "rgba(128,128,128,.45)"
 _RULE: Final = "1px solid rgba(128,128,128,.35)"
 _FONT: Final = "font:13px/1.5 system-ui,-apple-system,'Segoe UI',sans-serif"
-_CELL: Final = (
-    f"padding:2px 10px;text-align:right;border:0;border-bottom:{_RULE};white-space:nowrap"
-)
+_CELL: Final = "padding:2px 10px;text-align:right;white-space:nowrap"
+_ROW: Final = f"background:none;border-bottom:{_RULE}"
 _NAME: Final = f"{_CELL};text-align:left;font-family:ui-monospace,Menlo,Consolas,monospace"
 _KIND_COLOURS: Final[dict[StretchKind, str]] = {"queue": _GREY, "prefill": _BLUE, "decode": _ORANGE}
 _MOST_REQUESTS: Final = 64
@@ -198,15 +197,16 @@ def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
         f'<th style="{styles[min(place, 1)]}">{escape(title)}</th>'
         for place, title in enumerate(head)
     )
-    body = "".join(f'<tr style="background:none">{"".join(row)}</tr>' for row in rows)
+    body = "".join(f'<tr style="{_ROW}">{"".join(row)}</tr>' for row in rows)
     return (
-        '<table style="border-collapse:collapse;border:0;margin:2px 0;color:inherit">'
-        f'<thead><tr style="background:none">{cells}</tr></thead><tbody>{body}</tbody></table>'
+        '<table style="border-collapse:collapse;border:0;margin:2px 0;color:inherit;'
+        'font-size:inherit;font-variant-numeric:tabular-nums">'
+        f'<thead><tr style="{_ROW}">{cells}</tr></thead><tbody>{body}</tbody></table>'
     )
 
 
 def _cell(text: str) -> str:
-    return f'<td style="{_CELL};font-variant-numeric:tabular-nums">{text}</td>'
+    return f'<td style="{_CELL}">{text}</td>'
 
 
 def _name_cell(text: str) -> str:
@@ -216,7 +216,4 @@ def _name_cell(text: str) -> str:
 def _bar_cell(text: str, fraction: float, colour: str, width: str = "5.5em") -> str:
     """A figure over a bar that fills `fraction` of the cell."""
     fill = f"linear-gradient(to right,{colour} {100 * fraction:.1f}%,transparent 0)"
-    return (
-        f'<td style="{_CELL};min-width:{width};font-variant-numeric:tabular-nums;'
-        f'background:{fill}">{text}</td>'
-    )
+    return f'<td style="{_CELL};min-width:{width};background:{fill}">{text}</td>'

@@ -68,6 +68,10 @@ class Picture:
     png: bytes
     lang: Language
 
+    def __repr__(self) -> str:
+        width, height = self.figure.get_size_inches()
+        return f"<Picture of {width:g} by {height:g} inches, {len(self.png)} bytes of PNG>"
+
     def save(self, path: str | Path) -> Path:
         """Write the PNG to `path`."""
         target = expanded(path)

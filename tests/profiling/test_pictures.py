@@ -145,6 +145,7 @@ def test_a_picture_is_saved_and_shown(batch: OpProfile, tmp_path: Path) -> None:
     picture = batch.plot("requests", "en")
 
     assert picture.save(tmp_path / "r.png").read_bytes() == picture.png == picture._repr_png_()
+    assert repr(picture) == f"<Picture of 8.2 by 3.2 inches, {len(picture.png)} bytes of PNG>"
     assert batch._repr_png_() is not None
 
 
