@@ -37,6 +37,7 @@ class Chunk:
     sampling: None where no token is to be drawn after the last one.
     scoring: with logit_rows "all"; log-probabilities then come instead of logits.
     decoding: the tokens follow a drawn one.  reaches_end: no known token is left to compute.
+    stop_ids: drawn ids after which nothing is to be computed.
     """
 
     request_id: int
@@ -49,6 +50,7 @@ class Chunk:
     arrival_seconds: float = 0.0
     decoding: bool = False
     reaches_end: bool = False
+    stop_ids: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,19 @@ class ModelRunner(Protocol):
 
     def step(self, chunks: Sequence[Chunk]) -> Sequence[ChunkResult]:
         """Compute all chunks, one result for each, in order."""
+        ...
+
+    @property
+    def max_walks(self) -> int:
+        """Most tokens each request may draw in one `walk`; 1 where there is none."""
+        ...
+
+    def walk(self, chunks: Sequence[Chunk], most: int) -> Sequence[Sequence[ChunkResult]]:
+        """Decode up to `most` tokens of every chunk; results of each walk, chunk by chunk.
+
+        The page tables reach `most - 1` tokens beyond the chunks. Ends early where a chunk drew
+        one of its stop ids, or met NaN or infinity.
+        """
         ...
 
     def close(self) -> None:

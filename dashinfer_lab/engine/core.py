@@ -18,6 +18,8 @@ from dashinfer_lab.kvcache import PagePool
 __all__ = ["EngineCore", "StepTotals"]
 
 _log = logging.getLogger(__name__)
+# Tokens of one call reach their readers together, and a newcomer waits for its end.
+_LONGEST_CALL_SECONDS: Final = 0.025
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class EngineCore:
         self.subscribers: tuple[Callable[[StepEvent], None], ...] = ()
         self._runner: Final = runner
         self._clock: Final = clock
+        self._seconds_a_walk = 0.0
 
     @property
     def has_work(self) -> bool:
@@ -80,9 +83,12 @@ class EngineCore:
         begin = self._clock()
         batch = self._next_batch(begin)
         scheduled = self._clock()
-        results = self._compute(batch)
+        walks = self._compute(batch)
         computed = self._clock()
-        self._hand_out(batch, results, computed)
+        self._seconds_a_walk = (computed - scheduled) / len(walks)
+        self.totals.num_decode_tokens += (len(walks) - 1) * len(batch)
+        for ahead, results in enumerate(walks):
+            self._hand_out(batch, results, computed, ahead)
         self.totals.num_steps += 1
         if self.subscribers:
             times = _StepTimes(begin, scheduled, computed, self._clock())
@@ -102,21 +108,42 @@ class EngineCore:
         self.totals.num_preempted = self.scheduler.num_preempted
         return batch
 
-    def _compute(self, batch: list[Assignment]) -> list[ChunkResult]:
-        chunks = [request.chunk(span) for request, span in batch]
+    def _num_walks(self, batch: list[Assignment]) -> int:
+        """Tokens that every request of a batch may draw before anybody looks."""
+        decoding = all(request.state is RequestState.DECODE for request, _ in batch)
+        if not decoding or self._runner.max_walks == 1:
+            return 1
+        in_time = int(_LONGEST_CALL_SECONDS / max(self._seconds_a_walk, 1e-9))
+        wanted = min(request.tokens_left for request, _ in batch)
+        walks = max(1, min(self._runner.max_walks, in_time, wanted))
+        return walks if walks > 1 and self.scheduler.reach(batch, walks - 1) else 1
+
+    def _compute(self, batch: list[Assignment]) -> list[list[ChunkResult]]:
+        """Results of every walk, request by request."""
+        num_walks = self._num_walks(batch)
+        chunks = [request.chunk(span, num_walks - 1) for request, span in batch]
         try:
-            results = list(self._runner.step(chunks))
+            if num_walks > 1:
+                walks = [list(results) for results in self._runner.walk(chunks, num_walks)]
+            else:
+                walks = [list(self._runner.step(chunks))]
         except Exception as error:
             raise EngineError(
                 f"the model failed in step {self.totals.num_steps} with {len(chunks)} requests: "
                 f"{error!r}; the engine has stopped, make a new one"
             ) from error
-        if len(results) != len(chunks):
-            raise EngineError(f"the model gave {len(results)} results for {len(chunks)} chunks")
-        return results
+        for results in walks:
+            if len(results) != len(chunks):
+                raise EngineError(f"the model gave {len(results)} results for {len(chunks)} chunks")
+        return walks
 
-    def _hand_out(self, batch: list[Assignment], results: list[ChunkResult], now: float) -> None:
-        for (request, span), result in zip(batch, results, strict=True):
+    def _hand_out(
+        self, batch: list[Assignment], results: list[ChunkResult], now: float, ahead: int
+    ) -> None:
+        for (request, first), result in zip(batch, results, strict=True):
+            if request.finished:
+                continue  # in an earlier walk
+            span = replace(first, start=first.start + ahead)
             if result.error is not None:
                 request.fail(result.error, now)
             elif result.finite:

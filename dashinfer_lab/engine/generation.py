@@ -49,6 +49,7 @@ class GenerationRequest(Request):
         self._min_tokens: Final = params.min_tokens
         self._eos_ids: Final = frozenset[int]() if params.ignore_eos else eos_ids
         self._stop_ids: Final = frozenset(params.stop_token_ids or ())
+        self._ending_ids: Final = tuple(self._stop_ids | self._eos_ids)
         self._text: Final = text
         self._scores_told = False
         self._first_token_seconds: float | None = None
@@ -65,9 +66,9 @@ class GenerationRequest(Request):
             return None
         return Span(self.num_computed, length, "last" if reaches_end else "none")
 
-    def chunk(self, span: Span) -> Chunk:
-        """Write a span in the form the model takes."""
-        chunk = super().chunk(span)
+    def chunk(self, span: Span, num_ahead: int = 0) -> Chunk:
+        """Write a span in the form the model takes, with the pages of `num_ahead` more tokens."""
+        chunk = super().chunk(span, num_ahead)
         scoring = None if self._scores is None else self._scores.scoring(span)
         return chunk if scoring is None else replace(chunk, scoring=scoring)
 
@@ -75,6 +76,16 @@ class GenerationRequest(Request):
         """How to draw the token at position `span.end`, if nothing known stands there."""
         draws = span.logit_rows != "none" and span.end == self.num_tokens
         return self._drawing.state(span.end) if draws else None
+
+    @property
+    def tokens_left(self) -> int:
+        """Most tokens that may still be drawn."""
+        return self._max_tokens - (self.num_tokens - self._num_prompt_tokens)
+
+    @property
+    def stop_ids(self) -> Sequence[int]:
+        """Drawn ids after which the request ends."""
+        return self._ending_ids
 
     def accept(self, span: Span, result: ChunkResult, now_seconds: float) -> None:
         """Take the drawn token, if the span reached the end of what is known."""

@@ -133,9 +133,23 @@ class Request(ABC):
             self.pages = None
         self.num_computed = 0
 
-    def chunk(self, span: Span) -> Chunk:
-        """Write a span in the form the model takes."""
-        pages = () if self.pages is None else self.pages.covering(span.end)
+    @property
+    def tokens_left(self) -> int:
+        """Most tokens that may still be drawn; none for a request that draws none."""
+        return 0
+
+    @property
+    def stop_ids(self) -> Sequence[int]:
+        """Drawn ids after which the request ends."""
+        return ()
+
+    def reach(self, num_ahead: int) -> bool:
+        """Take pages for tokens beyond the known ones, or none and say False."""
+        return self.pages is not None and self.pages.grow_to(self.num_tokens + num_ahead)
+
+    def chunk(self, span: Span, num_ahead: int = 0) -> Chunk:
+        """Write a span in the form the model takes, with the pages of `num_ahead` more tokens."""
+        pages = () if self.pages is None else self.pages.covering(span.end + num_ahead)
         tokens = self.token_ids[span.start : span.end]
         return Chunk(
             self.request_id,
@@ -147,6 +161,7 @@ class Request(ABC):
             arrival_seconds=self.arrival_seconds,
             decoding=self.state is RequestState.DECODE,
             reaches_end=span.end == self.num_tokens,
+            stop_ids=self.stop_ids,
         )
 
     @abstractmethod

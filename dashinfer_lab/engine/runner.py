@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.engine.batch import Chunk, ChunkResult
 from dashinfer_lab.engine.processed import ProcessedDraws
-from dashinfer_lab.engine.step_inputs import AttentionShape, StepInputs
+from dashinfer_lab.engine.step_inputs import MAX_WALKS, AttentionShape, StepInputs
 from dashinfer_lab.errors import EngineError, SamplingError
 from dashinfer_lab.kvcache import PAGE_SIZE
 from dashinfer_lab.lower import Memory, ProgramPlan, instantiate
 from dashinfer_lab.profiling import ChunkSpan, ProfileRecorder, StepShape, StepTimes
 from dashinfer_lab.sampling import SamplingState
+from jit_kernels.kernels.advance import STOP_IDS
 from jit_kernels.kernels.attention import SEGMENT_SIZE, partial_floats, query_tile
 from jit_kernels.runtime.buffers import aligned
 from jit_kernels.runtime.threads import Pool
@@ -117,6 +118,22 @@ class CompiledRunner:
         self.program.run()
         return self._results(chunks, rows)
 
+    @property
+    def max_walks(self) -> int:
+        """Most tokens each request may draw in one `walk`."""
+        return MAX_WALKS
+
+    def walk(self, chunks: Sequence[Chunk], most: int) -> list[list[ChunkResult]]:
+        """Decode up to `most` tokens of every chunk in one foreign call; results walk by walk."""
+        if most == 1 or self._recorders or not all(map(_walks, chunks)):
+            return [self.step(chunks)]
+        rows = self._fill(chunks)
+        self.inputs.repeat(chunks, most)
+        self.program.run()
+        drawn = self.inputs.tokens_of_walks[: self.inputs.walks[1] - 1, : len(chunks)].tolist()
+        earlier = [[ChunkResult(token_id) for token_id in walk] for walk in drawn]
+        return [*earlier, self._results(chunks, rows)]
+
     def start_recording(self, recorder: ProfileRecorder) -> None:
         """Time the steps that `recorder` wants, from the next one on."""
         with self._recorders_change:
@@ -205,4 +222,17 @@ def _span(chunk: Chunk) -> ChunkSpan:
         chunk.reaches_end,
         chunk.arrival_seconds,
         chunk.page_table,
+    )
+
+
+def _walks(chunk: Chunk) -> bool:
+    """Whether the token after a chunk's is drawn without asking Python anything."""
+    state = chunk.sampling
+    return (
+        chunk.decoding
+        and len(chunk.token_ids) == 1
+        and len(chunk.stop_ids) <= STOP_IDS
+        and state is not None
+        and state.num_logprobs is None
+        and not state.needs_history
     )

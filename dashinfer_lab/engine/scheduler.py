@@ -12,7 +12,7 @@ take everybody's pages and, by admission, fits alone: it always progresses.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -65,6 +65,10 @@ class Scheduler:
         while step.has_room and self._can_admit():
             step.take(self._admit())
         return step.assignments
+
+    def reach(self, batch: Sequence[Assignment], num_ahead: int) -> bool:
+        """Take pages for tokens beyond those of a step of decodes, as far as none must give any."""
+        return all(request.reach(num_ahead) for request, _ in batch)
 
     def retire(self, request: Request) -> None:
         """Forget a finished request."""

@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.engine.batch import Chunk
 from dashinfer_lab.engine.draws import DrawArrays
+from jit_kernels.kernels.advance import STOP_IDS
 from jit_kernels.runtime.buffers import aligned
 
-__all__ = ["AttentionShape", "StepInputs"]
+__all__ = ["MAX_WALKS", "AttentionShape", "StepInputs"]
 
 _ITEM_WORDS = 8
 _SPLIT_WORDS = 4
 _MAX_PARTIALS = 1024
 _WHOLE = -1
+MAX_WALKS = 16
+"""Most tokens a request may draw in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,10 @@ class StepInputs:
         self.splits = aligned((max_tokens, _SPLIT_WORDS), np.int64)
         self.partials = aligned((_MAX_PARTIALS, attention.partial_floats), np.float32)
         self.page_tables = aligned(max_tokens * max_pages, np.int32)
+        self.walks = aligned(2, np.int64)
+        self.stop_ids = aligned((max_logit_rows, STOP_IDS), np.int32)
+        self.tokens_of_walks = aligned((MAX_WALKS, max_logit_rows), np.int32)
+        self.first_pages = aligned(max_tokens, np.int64)
         self.draws = DrawArrays(max_logit_rows, vocab_size)
         self.logits = aligned((max_logit_rows, logits_stride), np.float32)
 
@@ -91,8 +98,26 @@ class StepInputs:
             tables.append(table)
             row, logit_row, table = end, logit_row + wanted, table + len(chunk.page_table)
         self.num_tokens[0], self.num_logit_rows[0] = row, logit_row
+        self.walks[:] = 1, 0
         self._fill_attention(chunks, lengths, first_rows, tables)
         return rows
+
+    def repeat(self, chunks: Sequence[Chunk], most: int) -> None:
+        """Let a filled step of decodes be walked up to `most` times, each drawing a token a row.
+
+        Fewer where the attention of a row would reach into a segment it has no item for.
+        """
+        size = self._attention.segment_size
+        rows = self.splits[: self.num_splits[0], 0]
+        if len(rows):
+            most = min(most, size - int((self.positions[rows] % size).max()))
+        self.walks[0] = min(most, MAX_WALKS)
+        table = 0
+        for row, chunk in enumerate(chunks):
+            self.stop_ids[row] = -1
+            self.stop_ids[row, : len(chunk.stop_ids)] = chunk.stop_ids
+            self.first_pages[row] = table
+            table += len(chunk.page_table)
 
     def _fill_tokens(self, chunk: Chunk, row: int, length: int, table: int) -> None:
         page_size = self._attention.page_size

@@ -18,9 +18,11 @@ from dashinfer_lab.lower.plan import (
 )
 from dashinfer_lab.lower.views import FLOAT_BYTES, View
 
-__all__ = ["LOGITS", "Calls", "Constants"]
+__all__ = ["LOGITS", "WALKS", "Calls", "Constants"]
 
 LOGITS = "logits"
+WALKS = "walks"
+"""The step array {walks wanted, walks done}: see `Program`."""
 Constants = Mapping[str, int | str | bool]
 
 

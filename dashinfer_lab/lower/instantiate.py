@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dashinfer_lab.lower.calls import WALKS
 from dashinfer_lab.lower.kernel_table import kernel_table
 from dashinfer_lab.lower.plan import (
     ArenaOperand,
@@ -95,7 +96,8 @@ def instantiate(
 ) -> Program:
     """Compile the plan's kernels and bind their operands."""
     operations = [_operation(op, plan, memory, pool) for op in plan.ops]
-    return Program(pool, operations, chaos_seed=chaos_seed)
+    repeat = memory.resolve(StepOperand(WALKS))
+    return Program(pool, operations, chaos_seed=chaos_seed, repeat=repeat)
 
 
 def _operation(op: PlannedOp, plan: ProgramPlan, memory: Memory, pool: Pool) -> Operation:

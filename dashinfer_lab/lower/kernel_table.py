@@ -14,6 +14,7 @@ __all__ = ["kernel_table", "workspace_bytes"]
 @lru_cache(maxsize=1)
 def kernel_table() -> dict[str, Kernel]:
     """Every kernel a plan may name."""
+    from jit_kernels.kernels.advance import advance
     from jit_kernels.kernels.attention import attention
     from jit_kernels.kernels.attention_merge import attention_merge
     from jit_kernels.kernels.embedding import embedding
@@ -26,6 +27,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.swiglu import swiglu_prepare
 
     kernels = (
+        advance,
         attention,
         attention_merge,
         embedding,

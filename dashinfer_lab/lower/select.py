@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dashinfer_lab.errors import UnsupportedModelError
-from dashinfer_lab.lower.calls import LOGITS, Calls, Constants
+from dashinfer_lab.lower.calls import LOGITS, WALKS, Calls, Constants
 from dashinfer_lab.lower.ops import Op, Weight, consumers
 from dashinfer_lab.lower.plan import (
     NothingOperand,
@@ -98,7 +98,20 @@ class _Selector:
             "top_logits_out": StepOperand("top_logits_out"),
         }
         self._calls.add("sample", {}, operands, "sample", None, rows="num_logit_rows")
+        self._advance()
         return Selection(self._calls.planned, self._calls.sizes, logits.stride)
+
+    def _advance(self) -> None:
+        """Append what makes a drawn token the next walk's input."""
+        names = (
+            "tokens_out", "finite_out", "stop_ids", "tokens_of_walks", "token_ids", "positions",
+            "slots", "page_tables", "first_pages", "num_items", "items",
+        )  # fmt: skip
+        operands: dict[str, Operand] = {name: StepOperand(name) for name in names}
+        operands["repeat"] = StepOperand(WALKS)
+        operands["requests"] = StepOperand("sampling")
+        operands["walk_stride"] = self._calls.limits.max_logit_rows
+        self._calls.add("advance", {}, operands, "advance", None, rows="num_logit_rows")
 
     def _embedding(self, op: Op) -> None:
         weight: Weight = op["weight"]

@@ -195,6 +195,7 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "attention": (_attention,),
     "attention_merge": (_merge,),
     "sample": (_draw,),
+    "advance": (lambda op, step: Work(),),
 }
 """The formulas of every kernel, by its name in a plan."""
 

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 from jit_kernels.dsl import Array, Value, pointer_at
 from jit_kernels.types import F32, I32, I64, U32
 
-__all__ = ["REQUEST_WORDS", "DrawRequest", "DrawWords"]
+__all__ = ["POSITION_WORD", "REQUEST_WORDS", "DrawRequest", "DrawWords"]
 
 _WORDS: Final = struct.Struct("<fIqfIQqqfI9QfI2f")
 REQUEST_WORDS: Final = _WORDS.size // 8
+POSITION_WORD: Final = 5
 _MASK: Final = 2**64 - 1
 
 
@@ -66,7 +67,7 @@ class DrawRequest:
         self.temperature = self._float(0)
         self.top_k = words[1]
         self.top_p = self._float(2)
-        self.seed, self.choice, self.position = words[3], words[4], words[5]
+        self.seed, self.choice, self.position = words[3], words[4], words[POSITION_WORD]
         self.min_p = self._float(6)
         self.num_ids, self.report, self.target_plus_1 = words[7], words[8], words[9]
         self.num_allowed, self.num_biases, self.num_penalised = words[10], words[12], words[14]

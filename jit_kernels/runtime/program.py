@@ -99,12 +99,19 @@ class Profile:
 class Program:
     """`operations` bound to the workers of `pool`.
 
+    `repeat`, int64 {walks wanted, walks done}, lets one `run` walk the operations several times:
+    the last operation counts the walks done, and may lower those wanted; the caller sets both.
     With `chaos_seed`, for tests, every worker waits a pseudo-random time before each operation,
     another one each step, so that a missing barrier shows. Raises `RuntimeFault`.
     """
 
     def __init__(
-        self, pool: Pool, operations: Sequence[Operation], *, chaos_seed: int | None = None
+        self,
+        pool: Pool,
+        operations: Sequence[Operation],
+        *,
+        chaos_seed: int | None = None,
+        repeat: Words | None = None,
     ) -> None:
         self.pool = pool
         self.operations = tuple(operations)
@@ -125,24 +132,36 @@ class Program:
         self._header[Header.NUM_OPERATIONS] = len(self.operations)
         self._header[Header.CYCLES] = self._cycles.ctypes.data
         self._header[Header.SEED] = (chaos_seed or 0) % 2**63
+        self._header[Header.COUNTERS] = self._counters.ctypes.data
+        self._header[Header.NUM_COUNTER_WORDS] = self._counters.size
+        self._repeat = repeat
+        if repeat is not None:
+            self._header[Header.REPEAT] = self._address_of_walks(repeat)
         self._where = (self._header.ctypes.data, self._counters.ctypes.data, self._counters.size)
 
     def __repr__(self) -> str:
         return f"<Program of {len(self.operations)} operations on {self.pool!r}>"
 
     def run(self) -> None:
-        """One step: every operation once. Raises `RuntimeFault`."""
+        """One step: every operation once, or as often as `repeat` says. Raises `RuntimeFault`."""
         if self._chaos:
             self._header[Header.STEP] += 1
         self.pool.run(self._walker, *self._where)
 
     def profile(self) -> Profile:
-        """One step, timed operation by operation. Raises `RuntimeFault`."""
+        """A `run`, timed operation by operation, walks added up. Raises `RuntimeFault`."""
         rate = cycles_per_second(self.pool.compiler)
         self._cycles[:] = 0
         self.pool.run(self.pool.address("walk_counting"), *self._where)
         cycles = self._cycles[: len(self.operations)]
         return Profile(tuple(op.label for op in self.operations), cycles / rate)
+
+    def _address_of_walks(self, repeat: Words) -> int:
+        if repeat.dtype != np.int64 or repeat.size < 2:
+            raise RuntimeFault(f"a program's walks are two int64, not {repeat!r}")
+        if not self.operations or self.operations[-1].barrier is not Barrier.ALWAYS:
+            raise RuntimeFault("a program that is walked again must end with a barrier")
+        return int(repeat.ctypes.data)
 
     def _bind(self) -> list[Words]:
         """A record for each operation, claim counters in place."""

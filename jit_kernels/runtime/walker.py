@@ -2,7 +2,9 @@
 
 Each worker walks the same table. An operation is four words: the kernel's address, its record,
 the address of a counter of rows, and one unused; a barrier follows where that counter exceeds
-`REDUNDANT_ROWS`. Three functions instead of one with flags, so that the plain one pays nothing.
+`REDUNDANT_ROWS`. A table whose last operation ends with a barrier may be walked several times, for
+as long as that operation wants. Three functions instead of one with flags, so that the plain one
+pays nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from enum import IntEnum
 from llvmlite import ir
 
 from jit_kernels.activation_layout import REDUNDANT_ROWS
-from jit_kernels.dsl import Array, Value, Variable, constant, loop, pointer_at, when
+from jit_kernels.dsl import Array, Value, Variable, constant, loop, pointer_at, when, while_loop
 from jit_kernels.dsl.intrinsics import cycle_counter, pause
 from jit_kernels.dsl.trace import PTR
 from jit_kernels.runtime.native import NativeModule, call_address, pointer
@@ -35,6 +37,9 @@ class Header(IntEnum):
     CYCLES = 3  # address of one word per operation
     SEED = 4  # of the delays
     STEP = 5
+    REPEAT = 6  # address of {walks wanted, walks done}; 0 for one walk
+    COUNTERS = 7  # address of the words that are 0 when a walk begins
+    NUM_COUNTER_WORDS = 8
 
 
 def emit_walkers(module: NativeModule) -> None:
@@ -61,8 +66,29 @@ class _Walk:
         self._header = header
 
     def trace(self, name: str) -> None:
-        table = pointer_at(self._header, Header.TABLE, I64)
         last = Variable(_now()) if name == "walk_counting" else None
+        more = Variable(constant(1, I64))
+        for _ in while_loop(lambda: more.get() > 0):
+            self._walk(name, last)
+            more.set(0)
+            with when(self._header[Header.REPEAT].differs(0)):
+                repeat = pointer_at(self._header, Header.REPEAT, I64)
+                with when(repeat[1] < repeat[0]):
+                    self._begin_again()
+                    more.set(1)
+
+    def _begin_again(self) -> None:
+        """Make the counters 0 between two walks: nobody is in either."""
+        control = pointer(self._header[Header.CONTROL])
+        with when(self._worker.equals(0)):
+            counters = pointer_at(self._header, Header.COUNTERS, I64)
+            for word in loop(self._header[Header.NUM_COUNTER_WORDS]):
+                counters[word] = 0
+            self._header[Header.STEP] = self._header[Header.STEP] + 1
+        barrier(control, self._num_workers)
+
+    def _walk(self, name: str, last: Variable[I64] | None) -> None:
+        table = pointer_at(self._header, Header.TABLE, I64)
         for index in loop(self._header[Header.NUM_OPERATIONS]):
             if name == "walk_delayed":
                 self._delay(index)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 
 import numpy as np
@@ -33,6 +34,7 @@ class FakeRunner:
         vocab_size: int = 97,
         context_length: int = 100,
         poison: int | None = None,
+        max_walks: int = 1,
         before_step: Callable[[Sequence[Chunk]], None] = lambda chunks: None,
     ) -> None:
         self.num_pages = num_pages
@@ -41,6 +43,7 @@ class FakeRunner:
         self.vocab_size = vocab_size
         self.context_length = context_length
         self.poison = poison
+        self.max_walks = max_walks
         self.before_step = before_step
         self.batches: list[list[Chunk]] = []
         self.threads: set[int] = set()
@@ -57,6 +60,23 @@ class FakeRunner:
                 page = chunk.page_table[position // self.page_size]
                 self._pages[page, position % self.page_size] = token_id
         return [self._result(chunk) for chunk in chunks]
+
+    def walk(self, chunks: Sequence[Chunk], most: int) -> list[list[ChunkResult]]:
+        assert 1 < most <= self.max_walks
+        walks = [self.step([_shortened(chunk, most - 1, self.page_size) for chunk in chunks])]
+        for ahead in range(1, most):
+            drawn = [result.token_id for result in walks[-1]]
+            if None in drawn or any(t in c.stop_ids for t, c in zip(drawn, chunks, strict=True)):
+                break
+            following = [
+                replace(chunk, token_ids=[token_id], start=chunk.start + ahead, sampling=later)
+                for chunk, token_id in zip(chunks, drawn, strict=True)
+                if (state := chunk.sampling) is not None
+                and (later := replace(state, position=state.position + ahead))
+            ]
+            rest = most - 1 - ahead
+            walks.append(self.step([_shortened(c, rest, self.page_size) for c in following]))
+        return walks
 
     def close(self) -> None:
         self.num_closed += 1
@@ -122,6 +142,13 @@ class FakeRunner:
         assert self.max_logit_rows >= sum(
             rows.get(chunk.logit_rows, len(chunk.token_ids)) for chunk in chunks
         )
+
+
+def _shortened(chunk: Chunk, num_ahead: int, page_size: int) -> Chunk:
+    """The chunk with the pages of its own tokens, checked to have those of `num_ahead` more."""
+    end = chunk.start + len(chunk.token_ids)
+    assert len(chunk.page_table) >= -(-(end + num_ahead) // page_size)
+    return replace(chunk, page_table=chunk.page_table[: -(-end // page_size)])
 
 
 def _digest(history: Sequence[int], salt: bytes = b"") -> bytes:

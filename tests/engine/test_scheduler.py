@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,7 +18,7 @@ from dashinfer_lab.engine.request import RequestState
 from dashinfer_lab.engine.text_stream import TextStream
 from dashinfer_lab.errors import EngineError
 from dashinfer_lab.sampling import SamplingParams
-from tests.engine.fake_runner import FakeRunner
+from tests.engine.fake_runner import FakeRunner, LetterDecoder
 
 
 def make_core(runner: FakeRunner, **options: int) -> EngineCore:
@@ -25,8 +26,14 @@ def make_core(runner: FakeRunner, **options: int) -> EngineCore:
     return EngineCore(runner, EngineOptions(**options), lambda: float(next(ticks)))
 
 
-def generation(request_id: int, prompt: Sequence[int], max_tokens: int) -> GenerationRequest:
-    params = SamplingParams(temperature=0)
+def generation(
+    request_id: int,
+    prompt: Sequence[int],
+    max_tokens: int,
+    stop: Sequence[str] = (),
+    **options: Any,
+) -> GenerationRequest:
+    params = SamplingParams(temperature=0, **options)
     return GenerationRequest(
         request_id,
         prompt,
@@ -34,7 +41,7 @@ def generation(request_id: int, prompt: Sequence[int], max_tokens: int) -> Gener
         max_tokens=max_tokens,
         drawing=Drawing(params, prompt, seed=0, choice=0, num_ids=97, vocab_size=97),
         eos_ids=frozenset(),
-        text=TextStream(None, ()),
+        text=TextStream(LetterDecoder() if stop else None, stop),
         arrival_seconds=0.0,
     )
 
@@ -204,13 +211,70 @@ def test_states_follow_the_drawing() -> None:
         request.preempt()
 
 
+def test_decodes_alone_draw_several_tokens_at_a_time() -> None:
+    runner = FakeRunner(max_walks=4)
+    core = EngineCore(runner, EngineOptions(), lambda: 0.0)
+    core.add(request := generation(0, [1, 2, 3], 10))
+
+    steps = run(core)
+
+    assert steps == 1 + 3  # the prompt, then 4, 4 and the last one
+    assert tokens(request) == runner.answer([1, 2, 3], 10)
+    assert core.totals.num_decode_tokens == 9
+
+
+def test_a_slow_model_is_looked_at_after_every_token() -> None:
+    runner = FakeRunner(max_walks=4)
+    core = make_core(runner)  # a second passes at every look at the clock
+    core.add(generation(0, [1, 2, 3], 10))
+
+    assert run(core) == 10
+
+
+def test_a_prompt_ends_the_walks_of_others() -> None:
+    runner = FakeRunner(max_walks=4, max_tokens=6)
+    core = EngineCore(runner, EngineOptions(), lambda: 0.0)
+    core.add(generation(0, [1, 2, 3], 30))
+    core.step()
+    core.add(generation(1, [5] * 20, 3))
+    runner.batches.clear()
+    core.step()
+
+    assert shapes(runner) == [[(0, 1), (1, 5)]]
+
+
+def test_walks_stop_behind_a_stop_id_and_a_stop_text() -> None:
+    runner = FakeRunner(max_walks=8)
+    expected = runner.answer([1, 2, 3], 10)
+    assert len(set(expected[:5])) == 5
+    for stops, steps in (({"stop_token_ids": [expected[4]]}, 1 + 4), ({}, 1 + 8)):
+        runner.batches.clear()
+        core = EngineCore(runner, EngineOptions(), lambda: 0.0)
+        letters = "".join(chr(ord("A") + token) for token in expected[3:5])
+        stop = () if stops else (letters,)
+        core.add(request := generation(0, [1, 2, 3], 20, stop=stop, **stops))
+        run(core)
+
+        assert tokens(request) == expected[:5]
+        assert len(runner.batches) == steps
+        assert core.pool.num_used == 0
+
+
 class Load(RuleBasedStateMachine):
     """Any mix of requests, cancellations and steps on few pages: sound after each step."""
 
+    max_walks = 1
+
     def __init__(self) -> None:
         super().__init__()
-        self.runner = FakeRunner(num_pages=9, max_tokens=12, max_logit_rows=5, context_length=36)
-        self.core = make_core(self.runner, max_chunk_tokens=7)
+        self.runner = FakeRunner(
+            num_pages=9,
+            max_tokens=12,
+            max_logit_rows=5,
+            context_length=36,
+            max_walks=self.max_walks,
+        )
+        self.core = EngineCore(self.runner, EngineOptions(max_chunk_tokens=7), lambda: 0.0)
         self.ids = itertools.count()
         self.generations: dict[int, tuple[GenerationRequest, list[int], int]] = {}
         self.logits: dict[int, tuple[LogitRequest, list[int], list[int]]] = {}
@@ -274,5 +338,13 @@ class Load(RuleBasedStateMachine):
                 assert (row == self.runner.logits(prompt[: position + 1])).all()
 
 
+class LoadOfWalks(Load):
+    """The same where requests draw several tokens between two looks."""
+
+    max_walks = 5
+
+
+TestLoadOfWalks = LoadOfWalks.TestCase
+TestLoadOfWalks.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestLoad = Load.TestCase
 TestLoad.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -66,6 +66,7 @@ def test_only_wanted_rows_reach_the_head(artifact: Artifact) -> None:
         ("rmsnorm_prepare", "model.norm"),
         ("linear_u8", "lm_head"),
         ("sample", "sample"),
+        ("advance", "advance"),
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,43 @@ def test_seven_other_requests_do_not_change_a_bit(
 ) -> None:
     with running(artifact) as runner:
         assert same_bits(prefill(runner, chunk, seven_others()), alone)
+
+
+@pytest.mark.parametrize("chaos_seed", [None, 11])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_several_tokens_in_one_call_are_those_of_as_many_calls(
+    artifact: Artifact, threads: int, chaos_seed: int | None
+) -> None:
+    """Rows that cross a page and a segment, greedy and drawn."""
+    drawn = SamplingState(0.8, 20, 0.9, seed=3, choice=0, position=0, num_logprobs=None)
+
+    def decodes(tokens: Sequence[int], ahead: int) -> list[Chunk]:
+        return [
+            Chunk(
+                row,
+                [token],
+                start + ahead,
+                range(10 * row, 10 * row + 10),
+                "last",
+                replace(drawn, temperature=0.8 * row, position=start + ahead + 1),
+                decoding=True,
+            )
+            for row, (token, start) in enumerate(zip(tokens, (250, 29), strict=True))
+        ]
+
+    with running(artifact, threads, chaos_seed) as runner:
+        tokens, one_by_one = [5, 9], []
+        for ahead in range(12):
+            tokens = [result.token_id for result in runner.step(decodes(tokens, ahead))]
+            one_by_one.append(tokens)
+        walks, calls = [[5, 9]], 0
+        while len(walks) <= 12:
+            results = runner.walk(decodes(walks[-1], len(walks) - 1), 13 - len(walks))
+            walks += [[result.token_id for result in walk] for walk in results]
+            calls += 1
+
+    assert walks[1:] == one_by_one
+    assert calls == (1 if threads == 1 else 2)  # split rows stop at a segment's end
 
 
 @pytest.mark.parametrize("chunk", [7, 50])

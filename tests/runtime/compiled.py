@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from jit_kernels.compiler import Compiler, default_compiler
-from jit_kernels.dsl import Array, Value, claimed, loop, while_loop
+from jit_kernels.dsl import Array, Value, claimed, loop, when, while_loop
 from jit_kernels.dsl.intrinsics import pause
 from jit_kernels.dsl.trace import PTR, current
 from jit_kernels.kernel import CompiledKernel, Kernel, kernel, worker
@@ -16,6 +16,7 @@ __all__ = [
     "compiled",
     "compiler",
     "count_visits",
+    "count_walk",
     "fill",
     "gather_halved",
     "load_float_state",
@@ -47,6 +48,15 @@ def take_items(num_items: Value[I64], taken: Array[I64], counter: Array[I64]) ->
     """Whoever claims an item adds one to its cell."""
     for item in claimed(counter, num_items):
         taken[item] = taken[item] + 1
+
+
+@kernel
+def count_walk(repeat: Array[I64], last: Array[I64]) -> None:
+    """Count a walk; walk number `last` is the last whatever was wanted."""
+    with when(worker().index.equals(0)):
+        repeat[1] = repeat[1] + 1
+        with when(repeat[1].equals(last[0])):
+            repeat[0] = repeat[1]
 
 
 @kernel

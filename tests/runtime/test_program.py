@@ -8,7 +8,15 @@ import pytest
 from jit_kernels.activation_layout import REDUNDANT_ROWS
 from jit_kernels.errors import RuntimeFault, ShapeError
 from jit_kernels.runtime import CLAIM_COUNTER, Barrier, Operation, Pool, Program
-from tests.runtime.compiled import compiled, compiler, count_visits, fill, rotate, take_items
+from tests.runtime.compiled import (
+    compiled,
+    compiler,
+    count_visits,
+    count_walk,
+    fill,
+    rotate,
+    take_items,
+)
 
 SIZE = 1003
 # Enough steps that a missing barrier cannot hide behind lucky delays.
@@ -170,3 +178,64 @@ def test_a_profile_times_a_real_step(pool: Pool) -> None:
     assert 2e-6 < large < 1
     assert 0 <= small < large
     assert profiles[0].total_seconds == pytest.approx(profiles[0].seconds.sum())
+
+
+class Repeated:
+    """A claimed operation, then the count of walks."""
+
+    def __init__(self, pool: Pool, last: int = 99, chaos_seed: int | None = None) -> None:
+        self.taken, self.repeat = np.zeros(SIZE, np.int64), np.zeros(2, np.int64)
+        operations = [
+            Operation(compiled(take_items), (SIZE, self.taken, CLAIM_COUNTER)),
+            Operation(compiled(count_walk), (self.repeat, np.array([last], np.int64))),
+        ]
+        self.program = Program(pool, operations, chaos_seed=chaos_seed, repeat=self.repeat)
+
+    def run(self, wanted: int) -> None:
+        self.repeat[:] = wanted, 0
+        self.program.run()
+
+
+@pytest.mark.parametrize("chaos_seed", [None, 5])
+def test_one_run_walks_as_often_as_wanted(pool: Pool, chaos_seed: int | None) -> None:
+    repeated = Repeated(pool, chaos_seed=chaos_seed)
+
+    for wanted in (1, 5, 2):
+        repeated.taken[:] = 0
+        repeated.run(wanted)
+
+        assert repeated.repeat.tolist() == [wanted, wanted]
+        assert (repeated.taken == wanted).all()
+
+
+def test_the_last_operation_may_end_the_walks(pool: Pool) -> None:
+    repeated = Repeated(pool, last=3)
+    repeated.run(10)
+
+    assert repeated.repeat.tolist() == [3, 3]
+    assert (repeated.taken == 3).all()
+
+
+def test_a_profile_adds_up_walks(pool: Pool) -> None:
+    repeated = Repeated(pool)
+    repeated.repeat[:] = 4, 0
+    repeated.program.profile()
+
+    assert (repeated.taken == 4).all()
+
+
+@pytest.mark.parametrize(
+    ("barrier", "repeat", "reason"),
+    [
+        (Barrier.NEVER, np.zeros(2, np.int64), "end with a barrier"),
+        (Barrier.ALWAYS, np.zeros(1, np.int64), "two int64"),
+        (Barrier.ALWAYS, np.zeros(2, np.int32), "two int64"),
+    ],
+)
+def test_walks_that_could_not_be_told_apart_are_refused(
+    two_workers: Pool, barrier: Barrier, repeat: np.ndarray, reason: str
+) -> None:
+    operation = Operation(compiled(count_visits), (np.zeros(2, np.int64),), barrier)
+
+    with pytest.raises(RuntimeFault, match=reason):
+        Program(two_workers, [operation], repeat=repeat)
