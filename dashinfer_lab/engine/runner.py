@@ -169,6 +169,8 @@ class CompiledRunner:
         )
         for recorder in recorders:
             recorder.add(step)
+            if recorder.complete:
+                self.stop_recording(recorder)
         return results
 
     def _num_partials(self) -> int:

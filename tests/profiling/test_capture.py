@@ -138,5 +138,6 @@ def test_after_a_capture_the_plain_walker_runs(llm: LLM, monkeypatch: pytest.Mon
     monkeypatch.setattr(program, "profile", lambda: timed.append(1) or profile())
     with llm.profiling(Capture.decode(1)) as recorder:
         llm.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=6, ignore_eos=True))
+        assert llm._runner._recorders == ()
 
     assert len(recorder.steps) == len(timed) == 1
