@@ -13,8 +13,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart pull show run chat demo profile bench lab
-.PHONY: test test-oracle check format readme dist clean
+.PHONY: help install quickstart pull show run chat demo studio profile bench lab
+.PHONY: test test-browser test-oracle check format readme dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,11 @@ chat: $(VENV)/.installed-core ## talk to MODEL in the terminal
 demo: $(VENV)/.installed-demo ## talk to MODEL in the browser
 	@$(BIN)/dashinfer-lab demo "$$MODEL"
 
+studio: $(VENV)/.installed-dist ## write a ModelScope Studio with MODEL into build/studio
+	@rm -rf build/studio build/studio-wheel
+	@$(BIN)/python -m build --wheel --no-isolation --outdir build/studio-wheel >/dev/null
+	@$(BIN)/python demos/studio.py build/studio build/studio-wheel/*.whl "$$MODEL"
+
 profile: $(VENV)/.installed-core ## show where MODEL's time goes, operator by operator
 	@$(BIN)/dashinfer-lab profile "$$MODEL"
 
@@ -58,6 +63,11 @@ lab: $(VENV)/.installed-lab ## open JupyterLab with everything a notebook needs
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/dashinfer-lab pull smollm2-135m
 	$(BIN)/python -m pytest -m "not oracle and not browser"
+
+test-browser: $(VENV)/.installed-browser ## run the tests that need Debian's chromium
+	@command -v chromium >/dev/null || echo "chromium is not installed: its tests are skipped"
+	$(BIN)/dashinfer-lab pull smollm2-135m
+	$(BIN)/python -m pytest -m browser
 
 test-oracle: $(VENV)/.installed-oracle ## compare with torch and transformers
 	$(BIN)/dashinfer-lab pull smollm2-135m

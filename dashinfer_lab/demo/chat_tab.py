@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from dashinfer_lab.demo.chat import Chat, Settings, View
-from dashinfer_lab.demo.context import DemoContext, refusals, sampling, session_name
+from dashinfer_lab.demo.context import DemoContext, sampling, session_name
 from dashinfer_lab.demo.conversation import Conversation, Turn
 from dashinfer_lab.demo.literal import literal, plain
 from dashinfer_lab.demo.settings import Controls
@@ -97,7 +97,7 @@ def _parts(context: DemoContext) -> _Parts:
 
 def _settings(context: DemoContext) -> Callable[..., Settings]:
     def settings(model: Any, weights: Any, system: str, *drawn: Any) -> Settings:
-        with refusals():
+        with context.refusals():
             return Settings(context.choice(model, weights), system or "", sampling(*drawn))
 
     return settings

@@ -17,7 +17,7 @@ from jit_kernels.errors import JitKernelsError
 if TYPE_CHECKING:
     from dashinfer_lab.sampling import SamplingParams
 
-__all__ = ["EXPECTED", "SCHEMES", "DemoContext", "refusals", "sampling", "session_name"]
+__all__ = ["EXPECTED", "SCHEMES", "DemoContext", "sampling", "session_name"]
 
 EXPECTED: Final = (DashInferLabError, JitKernelsError, OSError, MemoryError)
 """Errors that are told to the person; any other is a fault of the page."""
@@ -45,16 +45,16 @@ class DemoContext:
         """Return what was picked; nothing at all is what the page began with."""
         return Choice(str(model or self.models[0]).strip(), str(weights or "auto").strip())
 
+    @contextmanager
+    def refusals(self) -> Generator[None]:
+        """Turn expected errors into a message on the page, as text."""
+        import gradio as gr
 
-@contextmanager
-def refusals() -> Generator[None]:
-    """Turn expected errors into a message on the page, as text."""
-    import gradio as gr
-
-    try:
-        yield
-    except EXPECTED as error:
-        raise gr.Error(escape(str(error)), print_exception=False) from error
+        try:
+            yield
+        except EXPECTED as error:
+            title = self.say("page.refused")
+            raise gr.Error(escape(str(error)), title=title, print_exception=False) from error
 
 
 def session_name(session: str | None) -> str:

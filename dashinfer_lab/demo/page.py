@@ -5,17 +5,30 @@ Annotations are evaluated here, because Gradio finds by them where a request bel
 
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from dashinfer_lab.demo.chat_tab import chat_tab
 from dashinfer_lab.demo.compare_tab import compare_tab
 from dashinfer_lab.demo.context import DemoContext, session_name
+from dashinfer_lab.demo.literal import SCRIPT
 from dashinfer_lab.demo.profile_tab import profile_tab
 from dashinfer_lab.demo.settings import settings_column
 
-__all__ = ["STYLE", "build_page", "theme"]
+__all__ = ["HEAD", "STYLE", "build_page", "theme"]
 
 STYLE: Final = Path(__file__).with_name("style.css")
 """Style sheet of the page."""
+
+# Without an icon of its own a browser asks the host for one, which behind a proxy is another's.
+_ICON: Final = quote(
+    "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'>"
+    "<rect width='32' height='32' rx='7' fill='#4f46e5'/>"
+    "<path d='M8 22V10m5 12V14m5 8V10m5 12V17' stroke='#fff' stroke-width='3' "
+    "stroke-linecap='round'/></svg>"
+)
+
+HEAD: Final = f"<link rel='icon' href='data:image/svg+xml,{_ICON}'>{SCRIPT}"
+"""What the page's head holds beside Gradio's own."""
 
 # Fonts of the system, in both languages; none is fetched.
 _SANS: Final = (

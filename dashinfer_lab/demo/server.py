@@ -178,8 +178,7 @@ def _mounted(page: Any, root_path: str | None) -> Any:
     import gradio as gr
     from fastapi import FastAPI
 
-    from dashinfer_lab.demo.literal import SCRIPT
-    from dashinfer_lab.demo.page import STYLE, theme
+    from dashinfer_lab.demo.page import HEAD, STYLE, theme
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     gr.mount_gradio_app(
@@ -189,7 +188,7 @@ def _mounted(page: Any, root_path: str | None) -> Any:
         root_path=root_path,
         theme=theme(),
         css_paths=STYLE,
-        head=SCRIPT,
+        head=HEAD,
         footer_links=[],
         run_history=False,
         ssr_mode=False,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from dashinfer_lab.demo.context import SCHEMES, DemoContext, refusals
+from dashinfer_lab.demo.context import SCHEMES, DemoContext
 from dashinfer_lab.demo.facts import facts_html
 from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
 
@@ -42,7 +42,6 @@ def settings_column(context: DemoContext) -> Controls:
             label=say("chat.system"),
             show_label=False,
             container=False,
-            info=say("chat.system_hint"),
             placeholder=say("chat.system_hint"),
             lines=3,
             max_lines=8,
@@ -122,7 +121,7 @@ def _glance(context: DemoContext) -> Callable[[Any, Any], str]:
 def _load(context: DemoContext) -> Callable[[Any, Any], Awaitable[tuple[str, str]]]:
     async def load(model: Any, weights: Any) -> tuple[str, str]:
         choice = context.choice(model, weights)
-        with refusals():
+        with context.refusals():
             await asyncio.to_thread(context.shelf.fetch, choice)
         facts = facts_html(context.shelf.peek(choice), context.say)
         return _hint(context, choice.model), facts

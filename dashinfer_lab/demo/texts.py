@@ -22,6 +22,7 @@ _PAGE = {
         "A language model on this machine's CPU. Nothing you type leaves it.",
         "在本机 CPU 上运行的大语言模型，输入的内容不会离开本机。",
     ),
+    "page.refused": Sentence("Not possible", "无法执行"),
     "tab.chat": Sentence("Chat", "对话"),
     "tab.compare": Sentence("Compare", "对比"),
     "tab.profile": Sentence("Profile", "性能剖析"),
@@ -91,7 +92,7 @@ _PANEL = {
     "panel.title": Sentence("This machine", "本机"),
     "panel.engine": Sentence("Engine", "引擎"),
     "panel.running": Sentence(
-        "{running} running, {queued} waiting", "{running} 运行，{queued} 等待"
+        "{running} running, {queued} waiting", "{running} 个运行，{queued} 个等待"
     ),
     "panel.pages": Sentence("KV cache", "KV 缓存"),
     "panel.pages_used": Sentence("{used} of {total} pages", "{used} / {total} 页"),

@@ -29,6 +29,7 @@ class ScriptedRunner:
     max_logit_rows = 64
     vocab_size = 0x110000
     context_length = 16384
+    max_walks = 1
 
     def __init__(self, seconds_per_step: float) -> None:
         self._seconds_per_step = seconds_per_step
@@ -40,6 +41,9 @@ class ScriptedRunner:
         time.sleep(self._seconds_per_step)
         self.largest_batch = max(self.largest_batch, len(chunks))
         return [self._result(chunk) for chunk in chunks]
+
+    def walk(self, chunks: Sequence[Chunk], most: int) -> list[list[ChunkResult]]:
+        raise AssertionError(f"{most} walks of {len(chunks)} were asked for, but one is the most")
 
     def close(self) -> None:
         pass

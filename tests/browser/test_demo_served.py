@@ -1,0 +1,200 @@
+"""How the demo is served: to a proxy, in Chinese, to programs, on a taken port, and for real."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashinfer_lab.demo import Demo, DemoOptions, serve
+from dashinfer_lab.errors import ConfigError, HubError
+from tests.browser.conftest import Visitor, Watched
+from tests.browser.prefix_proxy import prefix_proxy
+from tests.demo.conftest import eventually
+from tests.demo.scripted_model import ScriptedLLM
+
+pytestmark = pytest.mark.filterwarnings("default")  # of a server's own libraries
+
+PREFIX = "/user/me/proxy/7860"
+BOX = "#message textarea"
+
+
+class Pages:
+    """Serves pages over scripted models, and ends them."""
+
+    def __init__(self) -> None:
+        self.models: list[ScriptedLLM] = []
+
+    def serve(self, model: str = "script", **options: Any) -> Demo:
+        return serve(model, "fp32", DemoOptions(**options), load=self._load)
+
+    def _load(self, choice: Any, progress: object) -> Any:
+        self.models.append(ScriptedLLM(choice))
+        return self.models[-1]
+
+    @property
+    def num_running(self) -> int:
+        return sum(llm.engine.stats().num_running for llm in self.models)
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    """Serves pages; the last one is ended after the test, and no thread of it is left."""
+    made = Pages()
+    served: list[Demo] = []
+    original = made.serve
+
+    def remembered(*arguments: Any, **options: Any) -> Demo:
+        served.append(original(*arguments, **options))
+        return served[-1]
+
+    made.serve = remembered  # type: ignore[method-assign]
+    yield made
+    for demo in served:
+        demo.close()
+    names = {thread.name for thread in threading.enumerate()}
+    assert "dashinfer-lab-demo" not in names
+
+
+def ask(tab: Watched, message: str) -> str:
+    """Send a message and return the line under its answer."""
+    tab.page.fill(BOX, message)
+    tab.page.press(BOX, "Enter")
+    note = tab.page.locator("#chat .note").first
+    note.wait_for()
+    return str(note.inner_text())
+
+
+def test_behind_a_proxy_with_a_prefix_everything_works(pages: Pages, visitor: Visitor) -> None:
+    demo = pages.serve(root_path=PREFIX, language="en")
+    with prefix_proxy(demo.url, PREFIX) as address:
+        tab = visitor.open(address)
+        ask(tab, "say hello")
+        assert "hello" in tab.text_of("#chat")
+        tab.page.click("#clear")
+        tab.page.locator("#chat .note").wait_for(state="detached")
+        tab.page.fill(BOX, "count")
+        tab.page.press(BOX, "Enter")
+        assert eventually(lambda: pages.num_running == 1)
+        tab.page.click("#stop")
+        assert eventually(lambda: pages.num_running == 0, seconds=1)
+        tab.page.context.close()
+
+
+def test_a_page_for_a_proxy_is_shown_directly_too(pages: Pages, visitor: Visitor) -> None:
+    demo = pages.serve(root_path=PREFIX, language="en")
+    tab = visitor.open(demo.url)
+
+    assert "tokens" in ask(tab, "say hello")
+    assert demo.proxy_url == PREFIX
+
+
+def test_in_chinese_every_label_is_chinese(pages: Pages, visitor: Visitor) -> None:
+    tab = visitor.open(pages.serve("smollm2-135m", language="zh").url, locale="zh-CN")
+    note = ask(tab, "say 你好")
+    for name in ("系统提示词", "采样"):
+        tab.page.get_by_role("button", name=name).click()
+    tab.screenshot("chinese")
+    for name in ("对比", "性能剖析", "对话"):
+        tab.page.get_by_role("tab", name=name).click()
+        shown = tab.text_of("body")
+        words = set(re.findall(r"[A-Za-z]{3,}", shown))
+        assert words <= {
+            *("DashInfer", "Lab", "CPU", "GGUF", "ModelScope", "smollm", "auto", "Top", "say"),
+            *("script", "scripted", "The", "quick", "brown", "fox", "jumps", "over", "the"),
+            *("lazy", "dog"),
+        }
+
+    assert "词元/秒" in note
+
+
+def test_a_program_that_cancels_ends_its_request_in_the_engine(pages: Pages) -> None:
+    client_library = pytest.importorskip("gradio_client")
+    demo = pages.serve(language="en")
+    client = client_library.Client(demo.url, verbose=False, analytics_enabled=False)
+    job = client.submit("count", "script", "fp32", "", 0, 1, 0, 4000, None, api_name="/send")
+    assert eventually(lambda: pages.num_running == 1)
+    job.cancel()
+
+    assert eventually(lambda: pages.num_running == 0, seconds=2)
+    client.close()
+
+
+def test_serving_again_ends_the_former_page_and_frees_its_model(pages: Pages) -> None:
+    first = pages.serve()
+    second = pages.serve(port=first.port)
+
+    assert second.port == first.port
+    assert [llm.engine.alive for llm in pages.models] == [False, True]
+    assert "closed" in repr(first)
+
+
+def test_a_taken_port_is_named(pages: Pages) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"port {port} is taken on 127.0.0.1.*port="):
+            pages.serve(port=port)
+
+
+def test_a_model_that_is_not_there_is_not_served(pages: Pages) -> None:
+    with pytest.raises(HubError, match="missing"):
+        pages.serve("missing")
+
+
+def test_it_listens_on_this_machine_alone(pages: Pages) -> None:
+    demo = pages.serve()
+    addresses = {
+        line.split()[1].rpartition(":")[0]
+        for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+        if int(line.split()[1].rpartition(":")[2], 16) == demo.port and line.split()[3] == "0A"
+    }
+
+    assert addresses == {"0100007F"}
+
+
+@pytest.mark.parametrize("option", [{"port": 0}, {"port": 70000}, {"root_path": "proxy"}])
+def test_impossible_options_are_refused(option: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(option))):
+        DemoOptions(**option)
+
+
+def test_the_command_answers_with_the_embedded_model_and_ends_at_ctrl_c(
+    embedded_gguf: Path, visitor: Visitor, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "dashinfer_lab", "--lang", "en", "demo", "smollm2-135m"]
+    environment = {**os.environ, "DASHINFER_LAB_EMBEDDED": str(embedded_gguf)}
+    environment["JUPYTERHUB_SERVICE_PREFIX"] = "/user/me/"
+    log = tmp_path / "log"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(command, stderr=stderr, env=environment)
+    try:
+        ready = eventually(lambda: "proxy" in log.read_text(encoding="utf-8"), seconds=90)
+        assert ready, log.read_text(encoding="utf-8")
+        url, proxied = re.findall(r"http://\S+|/user/me/proxy/\d+", log.read_text("utf-8"))
+        assert proxied.endswith(url.rpartition(":")[2])
+        tab = visitor.open(url)
+        tab.page.set_default_timeout(60_000)
+        tab.page.get_by_role("button", name="Sampling").click()
+        tab.page.locator("#temperature input[type=number]").fill("0")
+        tab.page.locator("#max-tokens input[type=number]").fill("16")
+        note = ask(tab, "What is the capital of France?")
+        assert re.search(r"\d+ tokens · [\d.]+ tokens/s · first token after [\d.]+ s$", note)
+        assert len(tab.page.locator("#chat .bot .message").first.inner_text()) > len(note)
+        tab.page.get_by_role("tab", name="Profile").click()
+        tab.page.click("#profile-run")
+        tab.page.locator("#profile-report").get_by_text("linear_u8").first.wait_for()
+        tab.screenshot("embedded-profile")
+        tab.page.context.close()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
