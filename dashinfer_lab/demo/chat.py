@@ -7,8 +7,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dashinfer_lab.demo.answer import answering
-from dashinfer_lab.demo.context import EXPECTED, DemoContext
+from dashinfer_lab.demo.answer import Answer, answering
+from dashinfer_lab.demo.context import EXPECTED, DemoContext, with_stated
 from dashinfer_lab.demo.conversation import Conversation, Turn
 
 if TYPE_CHECKING:
@@ -91,15 +91,17 @@ class Chat:
         turn, messages = conversation.turns[-1], conversation.for_model(settings.system)
         with self._context.running.work(session) as stop:
             try:
-                async with (
-                    self._context.shelf.lent(settings.choice) as llm,
-                    aclosing(answering(llm, messages, settings.params, stop)) as answers,
-                ):
-                    async for answer in answers:
-                        turn.answer = answer.text
-                        if answer.finish_reason is not None:
-                            turn.note, turn.failed = answer.note(self.say), answer.error is not None
-                        yield View(conversation.turns, is_busy=answer.finish_reason is None)
+                async with self._context.shelf.lent(settings.choice) as llm:
+                    params = with_stated(settings.params, llm.sampling_defaults)
+                    async with aclosing(answering(llm, messages, params, stop)) as answers:
+                        async for answer in answers:
+                            self._take(answer, turn)
+                            yield View(conversation.turns, is_busy=answer.finish_reason is None)
             except EXPECTED as error:
                 turn.note, turn.failed = self.say("answer.error", message=str(error)), True
         yield View(conversation.turns)
+
+    def _take(self, answer: Answer, turn: Turn) -> None:
+        turn.answer = answer.text
+        if answer.finish_reason is not None:
+            turn.note, turn.failed = answer.note(self.say), answer.error is not None

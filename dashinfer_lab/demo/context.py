@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.demo.running import Running
 from dashinfer_lab.demo.shelf import Choice, ModelShelf
@@ -17,10 +17,21 @@ from jit_kernels.errors import JitKernelsError
 if TYPE_CHECKING:
     from dashinfer_lab.sampling import SamplingParams
 
-__all__ = ["EXPECTED", "SCHEMES", "DemoContext", "sampling", "session_name"]
+__all__ = [
+    "EXPECTED",
+    "SCHEMES",
+    "SHOWN",
+    "DemoContext",
+    "sampling",
+    "session_name",
+    "with_stated",
+]
 
 EXPECTED: Final = (DashInferLabError, JitKernelsError, OSError, MemoryError)
 """Errors that are told to the person; any other is a fault of the page."""
+
+SHOWN: Final = {"temperature": 0.7, "top_p": 0.95, "top_k": 0}
+"""Sampling options with a control, and where it stands unless the model states another value."""
 
 SCHEMES: Final = ("auto", "fp32", "bf16", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row")
 """Schemes the pickers offer."""
@@ -55,6 +66,11 @@ class DemoContext:
         except EXPECTED as error:
             title = self.say("page.refused")
             raise gr.Error(escape(str(error)), title=title, print_exception=False) from error
+
+
+def with_stated(params: SamplingParams, stated: Mapping[str, Any]) -> SamplingParams:
+    """Add what a model states of sampling that no control of the page shows."""
+    return replace(params, **{name: it for name, it in stated.items() if name not in SHOWN})
 
 
 def session_name(session: str | None) -> str:

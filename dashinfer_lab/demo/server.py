@@ -7,6 +7,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -168,8 +169,9 @@ def _app(
         loading = pool.submit(shelf.fetch, context.choice(model, weights), progress)
         from dashinfer_lab.demo.page import build_page
 
-        page = build_page(context)
+        import_module("gradio")
         loading.result()
+    page = build_page(context)
     root_path = options.root_path or notebook_proxy(listener.getsockname()[1])
     return _mounted(page, root_path), root_path
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from dashinfer_lab.demo.context import SCHEMES, DemoContext
+from dashinfer_lab.demo.context import SCHEMES, SHOWN, DemoContext
 from dashinfer_lab.demo.facts import facts_html
 from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
 
@@ -49,7 +49,7 @@ def settings_column(context: DemoContext) -> Controls:
         )
     with gr.Accordion(say("sampling.title"), open=False, elem_id="sampling"):
         sampling = _sampling(context)
-    _events(context, model, weights, hint, panel)
+    _events(context, model, weights, [hint, panel, *sampling[: len(SHOWN)]])
     return Controls(model, weights, system, *sampling)
 
 
@@ -76,18 +76,19 @@ def _sampling(context: DemoContext) -> tuple[Any, ...]:
     import gradio as gr
 
     say = context.say
+    temperature, top_p, top_k = _stated(context, context.models[0], context.weights)
     return (
         gr.Slider(
             0,
             2,
-            0.7,
+            temperature,
             step=0.05,
             label=say("sampling.temperature"),
             info=say("sampling.temperature_hint"),
             elem_id="temperature",
         ),
-        gr.Slider(0.05, 1, 0.95, step=0.05, label=say("sampling.top_p"), elem_id="top-p"),
-        gr.Slider(0, 200, 0, step=1, label=say("sampling.top_k"), elem_id="top-k"),
+        gr.Slider(0.05, 1, top_p, step=0.05, label=say("sampling.top_p"), elem_id="top-p"),
+        gr.Slider(0, 200, top_k, step=1, label=say("sampling.top_k"), elem_id="top-k"),
         gr.Slider(16, 4096, 512, step=16, label=say("sampling.max_tokens"), elem_id="max-tokens"),
         gr.Number(
             None,
@@ -100,15 +101,15 @@ def _sampling(context: DemoContext) -> tuple[Any, ...]:
     )
 
 
-def _events(context: DemoContext, model: Any, weights: Any, hint: Any, panel: Any) -> None:
+def _events(context: DemoContext, model: Any, weights: Any, shown: list[Any]) -> None:
     import gradio as gr
 
     load, glance = _load(context), _glance(context)
     quiet: dict[str, Any] = {"show_progress": "hidden", "queue": False}
     for picker in (model, weights):
-        picker.change(load, [model, weights], [hint, panel], concurrency_limit=None)
+        picker.change(load, [model, weights], shown, concurrency_limit=None)
     timer = gr.Timer(_SECONDS_BETWEEN_GLANCES)
-    timer.tick(glance, [model, weights], panel, **quiet)
+    timer.tick(glance, [model, weights], shown[1], **quiet)
 
 
 def _glance(context: DemoContext) -> Callable[[Any, Any], str]:
@@ -118,15 +119,22 @@ def _glance(context: DemoContext) -> Callable[[Any, Any], str]:
     return glance
 
 
-def _load(context: DemoContext) -> Callable[[Any, Any], Awaitable[tuple[str, str]]]:
-    async def load(model: Any, weights: Any) -> tuple[str, str]:
+def _load(context: DemoContext) -> Callable[[Any, Any], Awaitable[list[Any]]]:
+    async def load(model: Any, weights: Any) -> list[Any]:
         choice = context.choice(model, weights)
         with context.refusals():
             await asyncio.to_thread(context.shelf.fetch, choice)
         facts = facts_html(context.shelf.peek(choice), context.say)
-        return _hint(context, choice.model), facts
+        return [_hint(context, choice.model), facts, *_stated(context, model, weights)]
 
     return load
+
+
+def _stated(context: DemoContext, model: Any, weights: Any) -> list[Any]:
+    """Where the controls stand: as the model states, else where they usually do."""
+    llm = context.shelf.peek(context.choice(model, weights))
+    stated = llm.sampling_defaults if llm is not None else {}
+    return [stated.get(name, usual) for name, usual in SHOWN.items()]
 
 
 def _hint(context: DemoContext, model: str) -> str:

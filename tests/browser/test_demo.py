@@ -16,6 +16,7 @@ from tests.demo.scripted_model import ScriptedLLM
 pytestmark = pytest.mark.filterwarnings("default")  # of a server's own libraries
 
 MARKUP = '<b>bold</b> <img src="x.png" onerror="document.title=1"> ![a](http://h.invalid/x.png)'
+STATED = {"bf16": {"temperature": 0.3}}  # what the bf16 model's makers recommend
 BOX = "#message textarea"
 ANSWERS = "#chat .bot .message"
 
@@ -32,6 +33,7 @@ def demo(models: list[ScriptedLLM]) -> Iterator[Demo]:
 
     def load(choice: Choice, progress: object) -> Any:
         models.append(ScriptedLLM(choice))
+        models[-1].sampling_defaults = STATED.get(choice.weights, {})
         return models[-1]
 
     with serve("script", "fp32", DemoOptions(language="en"), load=load) as served:
@@ -221,13 +223,16 @@ def test_the_controls_reach_the_model(tab: Watched, models: list[ScriptedLLM]) -
 
 
 def test_picking_weights_loads_them(tab: Watched, models: list[ScriptedLLM]) -> None:
+    tab.page.get_by_role("button", name="Sampling").click()
     tab.page.click("#weights input")
     tab.page.get_by_role("option", name="bf16").click()
     tab.page.locator("#facts dd").filter(has_text="bf16").wait_for()
+    assert eventually(lambda: tab.page.input_value("#temperature input[type=number]") == "0.3")
     ask(tab, "say hi")
     wait_for_note(tab)
 
     (chosen,) = (llm for llm in models if llm.choice.weights == "bf16")
+    assert chosen.params[0].temperature == 0.3
     assert chosen.prompts == [[{"role": "user", "content": "say hi"}]]
 
 

@@ -96,6 +96,7 @@ class ScriptedLLM:
         self.artifact = SimpleNamespace(
             directory=Path(f"{choice.model}-{choice.weights}"), metadata={"scheme": choice.weights}
         )
+        self.sampling_defaults: dict[str, Any] = {}
         self.prompts: list[Any] = []
         self.params: list[SamplingParams] = []
 

@@ -66,6 +66,18 @@ def test_the_model_is_asked_with_the_settings(
     assert (params.max_tokens, params.seed) == (7, 42)
 
 
+def test_what_a_model_states_of_sampling_holds_where_no_control_shows_it(
+    context: DemoContext, loaded: list[ScriptedLLM]
+) -> None:
+    context.shelf.fetch(CHOICE)
+    loaded[0].sampling_defaults = {"temperature": 0.3, "repetition_penalty": 1.1}
+    settings = Settings(CHOICE, "", sampling(0.5, 0.9, 40, 7, 42))
+    asyncio.run(_all(Chat(context).send("tab", Conversation(), "Hi", settings)))
+
+    (params,) = loaded[0].params
+    assert (params.temperature, params.repetition_penalty) == (0.5, 1.1)
+
+
 def test_an_answer_that_was_cut_says_so(context: DemoContext) -> None:
     conversation = Conversation()
     settings = Settings(CHOICE, "", sampling(0, 1, 0, 16, None))
