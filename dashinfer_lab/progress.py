@@ -104,6 +104,7 @@ def _tqdm() -> Any:
 
 def _in_notebook() -> bool:
     """Whether a Jupyter kernel runs this process."""
-    shell = sys.modules.get("IPython")
-    current = shell.get_ipython() if shell is not None else None
+    # The name is absent where IPython is not loaded, and while another thread imports it.
+    ask = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    current = ask() if ask is not None else None
     return current is not None and "IPKernelApp" in current.config
