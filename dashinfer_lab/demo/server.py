@@ -28,7 +28,9 @@ __all__ = ["Demo", "DemoOptions", "serve"]
 _FIRST_PORT: Final = 7860
 _PORTS: Final = 100
 _LOOPBACK: Final = "127.0.0.1"
-_ANYWHERE: Final = ("0.0.0.0", "::", "")
+_PRIVATE: Final = (_LOOPBACK, "localhost", "::1")
+_ANYWHERE: Final = ("0.0.0.0", "::")
+_LARGEST_UPLOAD: Final = "1kb"  # nothing on the page takes files
 _SECONDS_TO_END: Final = 10.0
 
 # Whatever the page should come to hold, the browser fetches nothing from elsewhere for it, and
@@ -60,11 +62,18 @@ class DemoOptions:
     def __post_init__(self) -> None:
         if self.port is not None and not 0 < self.port < 65536:
             raise ConfigError(f"port={self.port} is no port: give one from 1 to 65535")
+        if not self.host:
+            raise ConfigError("host is empty: give an address of this machine, or 0.0.0.0 for all")
         if self.root_path is not None and not self.root_path.startswith(("/", "http")):
             raise ConfigError(
                 f"root_path={self.root_path!r} is no path: give what the proxy puts before the "
                 'page, as in "/user/me/proxy/7860"'
             )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine can reach the page."""
+        return self.host in _PRIVATE
 
 
 class Demo:
@@ -162,9 +171,7 @@ def _app(
     """Load the model while Gradio, which takes seconds, is imported; return the app to serve."""
     silence_gradio()
     say = Texts(options.language or default_language())
-    context = DemoContext(
-        shelf, say, offered_models(model), weights, any_model=options.host not in _ANYWHERE
-    )
+    context = DemoContext(shelf, say, offered_models(model), weights, any_model=options.is_private)
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(shelf.fetch, context.choice(model, weights), progress)
         from dashinfer_lab.demo.page import build_page
@@ -197,6 +204,7 @@ def _mounted(page: Any, root_path: str | None) -> Any:
         pwa=False,
         mcp_server=False,
         enable_monitoring=False,
+        max_file_size=_LARGEST_UPLOAD,
     )
     return _OnlyFromHere(app)
 

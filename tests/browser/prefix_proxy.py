@@ -1,4 +1,8 @@
-"""A proxy like a hosted notebook's: shows a server of this machine under a prefix of its own."""
+"""A proxy like a hosted notebook's: shows a server of this machine under a prefix of its own.
+
+What it is made of comes with Gradio and is imported where used: where that is not installed, the
+tests of this directory are collected all the same.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,6 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
-import uvicorn
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
-
 METHODS = ["GET", "POST", "HEAD", "PUT", "DELETE"]
 _HOP = {"connection", "host", "transfer-encoding", "content-length", "keep-alive"}
 
@@ -22,6 +19,10 @@ _HOP = {"connection", "host", "transfer-encoding", "content-length", "keep-alive
 @contextmanager
 def prefix_proxy(target: str, prefix: str) -> Iterator[str]:
     """Show `target` under `prefix`, which is taken away on the way; yield the address there."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
     routes = [
         Route("/favicon.ico", _icon),  # the host's own
         Route(f"{prefix}/{{rest:path}}", _forward(target), methods=METHODS),
@@ -39,15 +40,20 @@ def prefix_proxy(target: str, prefix: str) -> Iterator[str]:
         listener.close()
 
 
-def _icon(request: Request) -> Response:
+def _icon(request: Any) -> Any:
+    from starlette.responses import Response
+
     del request
     return Response(status_code=204)
 
 
 def _forward(target: str) -> Any:
+    import httpx
+    from starlette.responses import StreamingResponse
+
     client = httpx.AsyncClient(timeout=None, trust_env=False)
 
-    async def forward(request: Request) -> Response:
+    async def forward(request: Any) -> Any:
         headers = [(k, v) for k, v in request.headers.items() if k not in _HOP]
         url = f"{target}/{request.path_params['rest']}"
         asked = client.build_request(

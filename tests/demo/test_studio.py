@@ -80,6 +80,12 @@ def test_its_app_serves_everyone_on_the_port_a_studio_shows(
     assert served == [("owner/it's", options), ("waited", DemoOptions())]
 
 
+def test_only_a_page_that_nobody_else_reaches_takes_any_model() -> None:
+    assert DemoOptions().is_private
+    assert not DemoOptions(host="0.0.0.0").is_private
+    assert not DemoOptions(host="192.168.1.2").is_private
+
+
 def test_writing_again_replaces_it_with_the_wheel_of_now(tmp_path: Path, wheel: Path) -> None:
     write_studio(tmp_path / "studio", wheel)
     newer = wheel.with_name("dashinfer_lab-0.2.0-py3-none-any.whl")
