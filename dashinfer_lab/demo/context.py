@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dashinfer_lab.demo.running import Running
 from dashinfer_lab.demo.shelf import Choice, ModelShelf
 from dashinfer_lab.demo.texts import Texts
-from dashinfer_lab.errors import DashInferLabError
+from dashinfer_lab.errors import DashInferLabError, RequestError
 from jit_kernels.errors import JitKernelsError
 
 if TYPE_CHECKING:
@@ -79,15 +79,19 @@ def session_name(session: str | None) -> str:
 
 
 def sampling(
-    temperature: float, top_p: float, top_k: float, max_tokens: float, seed: float | None
+    temperature: float, top_p: float, top_k: float, max_tokens: float, seed: str
 ) -> SamplingParams:
-    """Return what the controls ask for. Raises `RequestError`."""
+    """Return what the controls ask for; an empty seed draws a fresh one. Raises `RequestError`."""
     from dashinfer_lab.sampling import SamplingParams
+
+    wanted = (seed or "").strip()
+    if wanted and not wanted.isdecimal():
+        raise RequestError(f"seed={wanted!r:.80} is not possible: give a whole number, or nothing")
 
     return SamplingParams(
         temperature=temperature,
         top_p=top_p,
         top_k=int(top_k),
         max_tokens=int(max_tokens),
-        seed=None if seed is None else int(seed),
+        seed=int(wanted) if wanted else None,
     )

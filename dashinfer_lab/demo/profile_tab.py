@@ -67,6 +67,7 @@ async def _report(
 ) -> str:
     """Answer `prompt` under a recorder and return the profile as HTML."""
     from dashinfer_lab.profiling import OpProfile
+    from dashinfer_lab.profiling.html import fragment
     from dashinfer_lab.sampling import SamplingParams
 
     params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
@@ -78,12 +79,8 @@ async def _report(
                         if answer.error is not None:
                             note = escape(answer.note(context.say))
                             return f"<span class='note failed'>{note}</span>"
-            return _html(OpProfile.of(recorder))
-
-
-def _html(profile: Any) -> str:
-    """Return the profile's own HTML, scrolled within the page where it is wider."""
-    return f"<div class='profile'>{profile._repr_html_()}</div>"
+            table = fragment(OpProfile.of(recorder), context.say.language)
+            return f"<div class='profile'>{table}</div>"
 
 
 def _stop(context: DemoContext) -> Callable[..., None]:

@@ -90,14 +90,7 @@ def _sampling(context: DemoContext) -> tuple[Any, ...]:
         gr.Slider(0.05, 1, top_p, step=0.05, label=say("sampling.top_p"), elem_id="top-p"),
         gr.Slider(0, 200, top_k, step=1, label=say("sampling.top_k"), elem_id="top-k"),
         gr.Slider(16, 4096, 512, step=16, label=say("sampling.max_tokens"), elem_id="max-tokens"),
-        gr.Number(
-            None,
-            precision=0,
-            minimum=0,
-            maximum=2**53 - 1,
-            label=say("sampling.seed"),
-            elem_id="seed",
-        ),
+        gr.Textbox(label=say("sampling.seed"), max_lines=1, elem_id="seed"),
     )
 
 

@@ -64,15 +64,12 @@ _SAMPLING = {
 }
 
 _MODEL = {
-    "model.title": Sentence("Model", "模型"),
     "model.name": Sentence("Model", "模型"),
     "model.name_hint": Sentence(
         "A name from the list, a directory, a GGUF file, or a ModelScope id",
         "列表中的名称、目录、GGUF 文件或 ModelScope 模型 ID",
     ),
     "model.weights": Sentence("Weights", "权重格式"),
-    "model.loading": Sentence("loading {model} ...", "正在加载 {model} ..."),
-    "model.converting": Sentence("converting", "转换中"),
     "model.english_only": Sentence(
         "smollm2-135m understands English only and is very small: expect mistakes.",
         "smollm2-135m 仅支持英文，且规模很小，回答可能有误。",
@@ -147,7 +144,6 @@ _PROFILE = {
     ),
     "profile.tokens": Sentence("Tokens to generate", "生成的词元数"),
     "profile.run": Sentence("Profile", "开始剖析"),
-    "profile.stopped": Sentence("stopped before the first step", "在第一步之前已停止"),
 }
 
 SENTENCES: Final[dict[str, Sentence]] = {

@@ -79,6 +79,7 @@ def test_an_answer_streams_and_its_figures_stand_under_it(
     assert "tokens/s" in note
     assert "first token after" in note
     assert tab.page.input_value(BOX) == ""
+    assert models[0].params[-1].seed is None
 
 
 def test_chinese_and_emoji_come_whole(tab: Watched) -> None:
@@ -210,10 +211,12 @@ def test_the_controls_reach_the_model(tab: Watched, models: list[ScriptedLLM]) -
     page.get_by_role("button", name="System prompt").click()
     page.fill("#system textarea", "Be kind.")
     page.get_by_role("button", name="Sampling").click()
-    page.locator("#temperature input[type=number]").fill("0.25")
-    page.locator("#top-k input[type=number]").fill("20")
-    page.locator("#seed input").fill("42")
-    page.locator("#seed input").press("Tab")
+    page.locator("#seed").wait_for()
+    values = {"#temperature": "0.25", "#top-k": "20", "#seed": "42"}
+    for name, value in values.items():
+        control = page.locator(f"{name} input[type=number], {name} textarea, {name} input").first
+        control.fill(value)
+        control.press("Tab")
     ask(tab, "say hi")
     wait_for_note(tab)
 

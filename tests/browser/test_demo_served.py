@@ -17,7 +17,7 @@ import pytest
 
 from dashinfer_lab.demo import Demo, DemoOptions, serve
 from dashinfer_lab.errors import ConfigError, HubError
-from tests.browser.conftest import Visitor, Watched
+from tests.browser.conftest import SCREENSHOTS, Visitor, Watched
 from tests.browser.prefix_proxy import prefix_proxy
 from tests.demo.conftest import eventually
 from tests.demo.scripted_model import ScriptedLLM
@@ -121,7 +121,7 @@ def test_a_program_that_cancels_ends_its_request_in_the_engine(pages: Pages) -> 
     client_library = pytest.importorskip("gradio_client")
     demo = pages.serve(language="en")
     client = client_library.Client(demo.url, verbose=False, analytics_enabled=False)
-    job = client.submit("count", "script", "fp32", "", 0, 1, 0, 4000, None, api_name="/send")
+    job = client.submit("count", "script", "fp32", "", 0, 1, 0, 4000, "", api_name="/send")
     assert eventually(lambda: pages.num_running == 1)
     job.cancel()
 
@@ -210,7 +210,7 @@ def test_the_command_answers_with_the_embedded_model_and_ends_at_ctrl_c(
         tab.page.get_by_role("tab", name="Profile").click()
         tab.page.click("#profile-run")
         tab.page.locator("#profile-report").get_by_text("linear_u8").first.wait_for()
-        tab.screenshot("embedded-profile")
+        tab.page.screenshot(path=SCREENSHOTS / "embedded-profile.png", full_page=True)
         tab.page.context.close()
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0

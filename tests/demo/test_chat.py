@@ -13,7 +13,7 @@ from dashinfer_lab.errors import RequestError
 from tests.demo.conftest import CHOICE, eventually
 from tests.demo.scripted_model import ScriptedLLM
 
-SETTINGS = Settings(CHOICE, "", sampling(0, 1, 0, 2000, None))
+SETTINGS = Settings(CHOICE, "", sampling(0, 1, 0, 2000, ""))
 
 
 async def _all(views: AsyncGenerator[View]) -> list[View]:
@@ -54,7 +54,7 @@ def test_nothing_but_blanks_is_no_message(context: DemoContext, loaded: list[Scr
 def test_the_model_is_asked_with_the_settings(
     context: DemoContext, loaded: list[ScriptedLLM]
 ) -> None:
-    settings = Settings(CHOICE, "Be brief.", sampling(0.5, 0.9, 40, 7, 42))
+    settings = Settings(CHOICE, "Be brief.", sampling(0.5, 0.9, 40, 7, " 42 "))
     views = Chat(context).send("tab", Conversation(), "Hi", settings)
     asyncio.run(_all(views))
 
@@ -71,7 +71,7 @@ def test_what_a_model_states_of_sampling_holds_where_no_control_shows_it(
 ) -> None:
     context.shelf.fetch(CHOICE)
     loaded[0].sampling_defaults = {"temperature": 0.3, "repetition_penalty": 1.1}
-    settings = Settings(CHOICE, "", sampling(0.5, 0.9, 40, 7, 42))
+    settings = Settings(CHOICE, "", sampling(0.5, 0.9, 40, 7, " 42 "))
     asyncio.run(_all(Chat(context).send("tab", Conversation(), "Hi", settings)))
 
     (params,) = loaded[0].params
@@ -80,7 +80,7 @@ def test_what_a_model_states_of_sampling_holds_where_no_control_shows_it(
 
 def test_an_answer_that_was_cut_says_so(context: DemoContext) -> None:
     conversation = Conversation()
-    settings = Settings(CHOICE, "", sampling(0, 1, 0, 16, None))
+    settings = Settings(CHOICE, "", sampling(0, 1, 0, 16, ""))
     asyncio.run(_all(Chat(context).send("tab", conversation, "count", settings)))
 
     assert conversation.turns[0].note.startswith("cut at the longest answer allowed · 16 tokens")
@@ -212,4 +212,7 @@ def test_a_model_that_is_not_there_is_told_under_the_message(context: DemoContex
 
 def test_sampling_controls_are_checked() -> None:
     with pytest.raises(RequestError, match="top_p"):
-        sampling(1, 0, 0, 16, None)
+        sampling(1, 0, 0, 16, "")
+    with pytest.raises(RequestError, match="seed='many'.*or nothing"):
+        sampling(1, 1, 0, 16, "many")
+    assert sampling(1, 1, 0, 16, "").seed is None

@@ -10,6 +10,7 @@ import dashinfer_lab.demo
 from dashinfer_lab.demo.texts import SENTENCES, Texts
 
 SOURCES = list(Path(dashinfer_lab.demo.__file__).parent.glob("*.py"))
+SOURCES = [path for path in SOURCES if path.name != "texts.py"]
 
 
 def _placeholders(text: str) -> set[str]:
