@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ import numpy as np
 from jit_kernels.compiler import Compiler
 from jit_kernels.errors import RuntimeFault
 from jit_kernels.runtime.buffers import aligned
+from jit_kernels.runtime.contention import Contention
 from jit_kernels.runtime.image import native_addresses
 from jit_kernels.runtime.pool_code import BLOCK_WORDS, CONTROL_BYTES, Field
 from jit_kernels.runtime.topology import thread_plan
@@ -29,7 +31,6 @@ __all__ = ["MAX_THREADS", "Pool"]
 MAX_THREADS = 1024
 # About 0.3 ms: longer than the pause between two steps of a decode loop.
 _PATIENT_SPIN = 20_000
-_EMPTY = np.zeros(8, np.int64)  # header of a program without operations
 _LONG, _ADDRESS = ctypes.c_int64, ctypes.c_void_p
 # A fault in a worker must still be reported as one; everything else is for Python's threads.
 _FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
@@ -39,10 +40,18 @@ class Pool:
     """`num_threads` workers, the caller among them; a context manager.
 
     `spin` is how many pauses a waiting worker makes before it sleeps or yields; by default many
-    where every worker has a core of its own, else none. Raises `RuntimeFault`.
+    where every worker has a core of its own, else none. A patient pool uses fewer workers while
+    other programs take its processors (`Contention`). Raises `RuntimeFault`.
     """
 
-    def __init__(self, num_threads: int, compiler: Compiler, *, spin: int | None = None) -> None:
+    def __init__(
+        self,
+        num_threads: int,
+        compiler: Compiler,
+        *,
+        spin: int | None = None,
+        contention: Contention | None = None,
+    ) -> None:
         if not 1 <= num_threads <= MAX_THREADS:
             raise RuntimeFault(
                 f"a pool of {num_threads} threads: ask for between 1 and {MAX_THREADS}"
@@ -52,15 +61,16 @@ class Pool:
         self.num_threads = num_threads
         self.compiler = compiler
         self.spin = spin
+        self._contention = contention or (Contention(num_threads) if spin else None)
+        self._num_stalls = 0
         self._addresses = native_addresses(compiler)
         self._control = aligned(CONTROL_BYTES // 8, np.int64)
         self.control_address = int(self._control.ctypes.data)
-        self._control[Field.WORKERS // 8] = num_threads
         self._control[Field.SPIN // 8] = spin
         self._blocks = aligned((num_threads, BLOCK_WORDS), np.int64)
         self._lock = threading.Lock()
         self._process = os.getpid()
-        signature = ctypes.CFUNCTYPE(None, _ADDRESS, _LONG, _ADDRESS, _ADDRESS, _LONG)
+        signature = ctypes.CFUNCTYPE(None, _ADDRESS, _LONG, _ADDRESS, _ADDRESS, _LONG, _LONG)
         self._run: Callable[..., None] = signature(self._addresses["run"])
         stop = ctypes.CFUNCTYPE(None, _ADDRESS, _ADDRESS)(self._addresses["stop"])
         state = (self._process, self._lock, stop, self._control, self._blocks, compiler)
@@ -80,8 +90,14 @@ class Pool:
     @property
     def thread_ids(self) -> list[int]:
         """The system's ids of the workers, the caller's not among them."""
-        self.run(self.address("walk"), _EMPTY.ctypes.data)  # once it has run, a worker is known
+        while not self._blocks[1:, 3].all():  # each writes its own as it starts
+            os.sched_yield()
         return [int(thread) for thread in self._blocks[1:, 3]]
+
+    @property
+    def num_active(self) -> int:
+        """Workers that the next task runs on."""
+        return self.num_threads if self._contention is None else self._contention.num_active
 
     def address(self, symbol: str) -> int:
         """Address of one of the runtime's own functions."""
@@ -90,7 +106,7 @@ class Pool:
     def run(
         self, task: int, argument: int = 0, counters: int = 0, num_counter_words: int = 0
     ) -> None:
-        """Run the task at address `task` on every worker and wait for all of them.
+        """Run the task at address `task` on every active worker and wait for all of them.
 
         The 64-bit words at `counters` are set to 0 before the first worker begins. Other threads
         that call this wait their turn; the interpreter's lock is free meanwhile. Raises
@@ -104,7 +120,11 @@ class Pool:
         with self._lock:
             if not self._finalizer.alive:
                 raise RuntimeFault("this pool is closed: create another")
-            self._run(self.control_address, task, argument, counters, num_counter_words)
+            active = self.num_active
+            self._run(self.control_address, task, argument, counters, num_counter_words, active)
+            if self._contention is not None:
+                before, self._num_stalls = self._num_stalls, int(self._control[Field.STALLS // 8])
+                self._contention.observe(self._num_stalls > before, time.monotonic())
 
     @contextmanager
     def pinned(self, cpus: Sequence[int]) -> Generator[None]:
