@@ -4,9 +4,9 @@ Workers wait for each other after every operation. Where the system takes a proc
 of them, all the others wait for a whole time slice, hundreds of times a step: fewer workers, at
 last one, are then faster than all.
 
-    all ──stalled twice──▶ half ──stalled──▶ ... ──▶ one
-     ▲                        │
-     └──── quiet for a while ─┘    a while: 0.2 s at first, twice as long after each relapse
+    all ──waiting for half of the time──▶ half ──▶ ... ──▶ one
+     ▲                                     │
+     └─────────── after a while ───────────┘    a while: 0.2 s at first, twice as long each relapse
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from typing import Final
 __all__ = ["Contention"]
 
 _log = logging.getLogger(__name__)
+_MOST_WAITING: Final = 0.45  # of the time: what half of the workers would lose for sure
+_WINDOW_SECONDS: Final = 0.05
 _FIRST_HOLD_SECONDS: Final = 0.2
-_LONGEST_HOLD_SECONDS: Final = 6.4
+_LONGEST_HOLD_SECONDS: Final = 3.2
 _FORGIVEN_AFTER: Final = 5  # times the hold
 
 
@@ -28,27 +30,36 @@ class Contention:
     def __init__(self, num_workers: int) -> None:
         self.num_active = num_workers
         self._all: Final = num_workers
+        self._waiting = self._running = 0
+        self._window_began: float | None = None
         self._hold_seconds = _FIRST_HOLD_SECONDS
         self._changed_seconds = 0.0
-        self._strikes = 0
         self._restored = False
         self._told = False
 
-    def observe(self, stalled: bool, now_seconds: float) -> None:
-        """Take in whether a worker waited for one that did not run; the clock is monotonic."""
-        if stalled:
-            self._strikes += 1
-            if self._strikes >= 2:
-                self._reduce(now_seconds)
+    def observe(self, waiting: int, running: int, now_seconds: float) -> None:
+        """Take in a run: its cycles, and those that workers waited for one that did not run."""
+        if self._window_began is None:
+            self._window_began = now_seconds
+        self._waiting += waiting
+        self._running += running
+        if now_seconds - self._window_began < _WINDOW_SECONDS:
+            return
+        share = self._waiting / max(self._running, 1)
+        self._waiting = self._running = 0
+        self._window_began = None
+        if share > _MOST_WAITING:
+            self._reduce(now_seconds)
         elif self.num_active < self._all:
             if now_seconds - self._changed_seconds >= self._hold_seconds:
-                self.num_active = min(2 * self.num_active, self._all)
-                self._changed_seconds = now_seconds
-                self._strikes = 1
-                self._restored = True
+                self._restore(now_seconds)
         elif now_seconds - self._changed_seconds >= _FORGIVEN_AFTER * self._hold_seconds:
-            self._hold_seconds, self._strikes = _FIRST_HOLD_SECONDS, 0
-            self._restored = False
+            self._hold_seconds, self._restored = _FIRST_HOLD_SECONDS, False
+
+    def _restore(self, now_seconds: float) -> None:
+        self.num_active = min(2 * self.num_active, self._all)
+        self._changed_seconds = now_seconds
+        self._restored = True
 
     def _reduce(self, now_seconds: float) -> None:
         if self._restored:  # a relapse
@@ -56,7 +67,6 @@ class Contention:
             self._restored = False
         self.num_active = max(1, self.num_active // 2)
         self._changed_seconds = now_seconds
-        self._strikes = 1
         if not self._told:
             self._told = True
             _log.warning(

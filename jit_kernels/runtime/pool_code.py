@@ -67,7 +67,8 @@ class Field(IntEnum):
     GENERATION = 512  # i32: rises when the barrier opens
     TASK = 640  # i64: address
     ARGUMENT = 648  # i64: address
-    STALLS = 656  # i64: waits that were longer than any work explains
+    WAITED = 656  # i64: cycles of waits that were longer than any work explains
+    RAN = 688  # i64: cycles of all tasks, as the caller saw them
     SPIN = 664  # i64: pauses before sleeping or yielding
     STOPPING = 672  # i64
     STARTED = 680  # i64: threads that were created
@@ -110,12 +111,18 @@ def _wait(control: Any, cell: Array[I32], value: Value[I32]) -> None:
 
 
 def _linger(control: Any, cell: Array[I32], value: Value[I32]) -> None:
-    """Yield while a cell holds a value; count a stall where that took long."""
-    begin = Value(cycle_counter(), I64)
+    """Yield while a cell holds a value; note the cycles where they were many."""
+    begin = _now()
     for _ in while_loop(lambda: atomic_load(cell).equals(value)):
         current().call("sched_yield", _I32, [])
-    with when(Value(cycle_counter(), I64) - begin > _STALL_CYCLES):
-        atomic_add(_cell(control, Field.STALLS, I64), 1)
+    waited = _now() - begin
+    with when(waited > _STALL_CYCLES):
+        cell, before = _cell(control, Field.WAITED, I64).pointer, waited.ir
+        current().builder.atomic_rmw("add", cell, before, "monotonic")
+
+
+def _now() -> Value[I64]:
+    return Value(cycle_counter(), I64)
 
 
 def emit_pool(module: NativeModule) -> None:
@@ -181,7 +188,7 @@ def _release(control: Any, num_active: Value[I64], isa: Isa) -> None:
 
 
 def _run(control: Any, task: Value[I64], argument: Any, num_active: Value[I64], isa: Isa) -> None:
-    saved = default_float_environment()
+    saved, begin = default_float_environment(), _now()
     done = _cell(control, Field.DONE, I32)
     _cell(control, Field.TASK, I64)[0] = task
     address = current().builder.ptrtoint(argument, _I64)
@@ -194,6 +201,8 @@ def _run(control: Any, task: Value[I64], argument: Any, num_active: Value[I64], 
     for _ in while_loop(lambda: seen.get() < others):
         _wait(control, done, seen.get())
         seen.set(atomic_load(done))
+    ran = _cell(control, Field.RAN, I64)
+    ran[0] = ran[0] + _now() - begin
     restore_float_environment(saved)
 
 

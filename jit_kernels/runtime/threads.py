@@ -62,7 +62,7 @@ class Pool:
         self.compiler = compiler
         self.spin = spin
         self._contention = contention or (Contention(num_threads) if spin else None)
-        self._num_stalls = 0
+        self._cycles = (0, 0)
         self._addresses = native_addresses(compiler)
         self._control = aligned(CONTROL_BYTES // 8, np.int64)
         self.control_address = int(self._control.ctypes.data)
@@ -123,8 +123,12 @@ class Pool:
             active = self.num_active
             self._run(self.control_address, task, argument, counters, num_counter_words, active)
             if self._contention is not None:
-                before, self._num_stalls = self._num_stalls, int(self._control[Field.STALLS // 8])
-                self._contention.observe(self._num_stalls > before, time.monotonic())
+                before, self._cycles = self._cycles, self._waited_and_ran()
+                waited, ran = (now - then for now, then in zip(self._cycles, before, strict=True))
+                self._contention.observe(waited, ran, time.monotonic())
+
+    def _waited_and_ran(self) -> tuple[int, int]:
+        return int(self._control[Field.WAITED // 8]), int(self._control[Field.RAN // 8])
 
     @contextmanager
     def pinned(self, cpus: Sequence[int]) -> Generator[None]:

@@ -10,4 +10,4 @@ from jit_kernels.runtime.contention import Contention
 @pytest.fixture(autouse=True)
 def unmoved_by_others(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.module.__name__.rpartition(".")[2] != "test_contention":
-        monkeypatch.setattr(Contention, "observe", lambda self, stalled, now: None)
+        monkeypatch.setattr(Contention, "observe", lambda *_: None)

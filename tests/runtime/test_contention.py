@@ -9,62 +9,69 @@ from jit_kernels.runtime import Pool
 from jit_kernels.runtime.contention import Contention
 from tests.runtime.compiled import compiled, compiler, count_visits
 
+BUSY, QUIET = (90, 100), (10, 100)
 
-def observe(contention: Contention, *runs: tuple[bool, float]) -> list[int]:
-    """Workers after each run, given as (stalled, time)."""
+
+def observe(contention: Contention, *runs: tuple[tuple[int, int], float]) -> list[int]:
+    """Workers after each window, given as ((cycles waited, cycles), its end)."""
     counts: list[int] = []
-    for stalled, now in runs:
-        contention.observe(stalled, now)
+    for (waited, ran), now in runs:
+        contention.observe(0, 0, now - 0.06)
+        contention.observe(waited, ran, now)
         counts.append(contention.num_active)
     return counts
 
 
-def test_one_stall_changes_nothing() -> None:
-    assert observe(Contention(8), (True, 1.0), (False, 1.1), (False, 1.2)) == [8, 8, 8]
+def test_some_waiting_changes_nothing() -> None:
+    assert observe(Contention(8), (QUIET, 1.0), ((44, 100), 1.1), (QUIET, 1.2)) == [8, 8, 8]
 
 
-def test_stalls_halve_the_workers_down_to_one() -> None:
-    assert observe(Contention(6), *[(True, 1.0 + i) for i in range(5)]) == [6, 3, 1, 1, 1]
+def test_one_long_wait_among_many_runs_changes_nothing() -> None:
+    contention = Contention(4)
+    for run in range(200):
+        contention.observe(90 if run % 10 == 3 else 0, 100, 1.0 + run * 0.01)
+
+    assert contention.num_active == 4
+
+
+def test_waiting_halves_the_workers_down_to_one() -> None:
+    assert observe(Contention(6), *[(BUSY, 1.0 + i) for i in range(4)]) == [3, 1, 1, 1]
 
 
 def test_workers_come_back_after_a_while() -> None:
     contention = Contention(4)
-    observe(contention, (True, 1.0), (True, 1.0), (True, 1.0))
+    observe(contention, (BUSY, 1.0), (BUSY, 1.1))
 
-    assert observe(contention, (False, 1.1), (False, 1.3), (False, 1.35), (False, 1.6)) == [
-        1,
-        2,
-        2,
-        4,
-    ]
+    back = observe(contention, (QUIET, 1.2), (QUIET, 1.31), (QUIET, 1.4), (QUIET, 1.52))
+    assert back == [1, 2, 2, 4]
 
 
-def test_a_relapse_is_answered_at_once_and_held_longer() -> None:
+def test_a_relapse_is_held_longer() -> None:
     contention = Contention(2)
-    observe(contention, (True, 1.0), (True, 1.0))
-    assert observe(contention, (False, 1.25), (True, 1.3)) == [2, 1]
+    assert observe(contention, (BUSY, 1.0), (QUIET, 1.25), (BUSY, 1.35)) == [1, 2, 1]
 
-    assert observe(contention, (False, 1.55), (False, 1.75)) == [1, 2]
+    assert observe(contention, (QUIET, 1.6), (QUIET, 1.8)) == [1, 2]
 
 
 def test_a_hold_never_exceeds_its_limit() -> None:
     contention, now = Contention(2), 1.0
     for _ in range(20):
-        observe(contention, (True, now), (True, now))
-        now += 6.5
-        assert observe(contention, (False, now)) == [2]
+        observe(contention, (BUSY, now))
+        now += 3.3
+        assert observe(contention, (QUIET, now)) == [2]
+        now += 0.1
 
 
 def test_long_quiet_forgives() -> None:
     contention = Contention(2)
-    observe(contention, (True, 1.0), (True, 1.0), (False, 1.3), (False, 9.0))
+    observe(contention, (BUSY, 1.0), (QUIET, 1.25), (BUSY, 1.35), (QUIET, 1.8), (QUIET, 9.0))
 
-    assert observe(contention, (True, 9.1), (False, 9.2)) == [2, 2]
+    assert observe(contention, (BUSY, 9.1), (QUIET, 9.32)) == [1, 2]
 
 
 def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        observe(Contention(4), *[(True, float(i)) for i in range(6)])
+        observe(Contention(4), *[(BUSY, float(i)) for i in range(1, 6)])
 
     assert [record.message[:39] for record in caplog.records] == [
         "other programs keep the processors busy"
@@ -79,7 +86,7 @@ class Prescribed(Contention):
         self._counts = counts[1:]
         self.num_active = counts[0]
 
-    def observe(self, stalled: bool, now_seconds: float) -> None:
+    def observe(self, waiting: int, running: int, now_seconds: float) -> None:
         if self._counts:
             self.num_active = self._counts.pop(0)
 
