@@ -1,14 +1,16 @@
 """Speed of a loaded model against this machine's own roof; knows no kernel and no terminal.
 
 Decoding reads every weight once a token, so memory bandwidth bounds it: `bandwidth_fraction` is
-the share of the bandwidth, measured in this same process, that decoding made use of.
+the share that decoding made use of. Bandwidth of a shared machine drifts within seconds, so it is
+measured while decoding: the engine's thread reads memory in pauses between its calls.
 """
 
 from __future__ import annotations
 
 import random
 import resource
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING
@@ -16,13 +18,15 @@ from typing import TYPE_CHECKING
 from dashinfer_lab.engine.auto_weights import keep_bandwidth
 from dashinfer_lab.engine.loading import MAX_LOGIT_ROWS
 from dashinfer_lab.errors import EngineError, RequestError
-from dashinfer_lab.events import RequestMetrics
+from dashinfer_lab.events import RequestMetrics, StepEvent
 from dashinfer_lab.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from dashinfer_lab.llm import LLM
 
 __all__ = ["BenchmarkPlan", "BenchmarkReport", "measure"]
+
+_SECONDS_BETWEEN_PAUSES = 0.075
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,10 @@ class BenchmarkReport:
 
 
 def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkReport:
-    """Run `plan` on `llm`, and measure the machine's roof just before and after decoding.
+    """Run `plan` on `llm`, and measure the machine's roof in pauses of decoding.
 
-    On a shared machine bandwidth drifts within seconds, so each repetition is held against the
-    mean of the two measurements around it, and medians are reported. The bandwidth is kept, for
-    `weights="auto"` to foretell speed by.
+    Each repetition is held against the bandwidth of its own pauses, whose time counts for
+    nothing; medians are reported. The bandwidth is kept, for `weights="auto"` to foretell speed by.
     """
     from jit_kernels.bench import RoofMeter
 
@@ -85,20 +88,22 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
     mean_context = plan.prompt_tokens + plan.new_tokens // 2
     step_bytes = memory.weight_bytes_per_token + memory.kv_bytes_per_position * mean_context
     meter = RoofMeter(llm.threads)
-    bests: list[float] = []
+    best_gbs = meter.bandwidth()[0]
     repetitions: list[_Repetition] = []
-    for _ in range(plan.repetitions):
-        before, alone, after = meter.bandwidth(), run.alone(), meter.bandwidth()
-        bests += [before[0], after[0]]
-        repetitions.append(
-            _Repetition(
-                decode_tok_s=_decode_rate(alone),
-                ttft_s=_ttft(alone),
-                bandwidth_gbs=(before[1] + after[1]) / 2,
-                prefill_tok_s=plan.prefill_tokens / _ttft(run.long()),
-                batch_decode_tok_s=_decode_rate(run.together()),
+    with meter.readings() as read:
+        for _ in range(plan.repetitions):
+            with _Pauses(llm, read) as pauses:
+                alone = run.alone()
+            repetitions.append(
+                _Repetition(
+                    decode_tok_s=_decode_rate(alone, pauses.seconds),
+                    ttft_s=_ttft(alone),
+                    bandwidth_gbs=median(pauses.readings_gbs),
+                    prefill_tok_s=plan.prefill_tokens / _ttft(run.long()),
+                    batch_decode_tok_s=_decode_rate(run.together()),
+                )
             )
-        )
+            best_gbs = max(best_gbs, *pauses.readings_gbs)
     bandwidth_gbs = median(each.bandwidth_gbs for each in repetitions)
     keep_bandwidth(llm.isa, llm.threads, bandwidth_gbs)
     return BenchmarkReport(
@@ -110,7 +115,7 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
         weight_bytes=memory.weight_bytes,
         step_bytes=step_bytes,
         read_bandwidth_gbs=bandwidth_gbs,
-        best_bandwidth_gbs=max(bests),
+        best_bandwidth_gbs=best_gbs,
         fma_peak_gflops=meter.fma_peak(),
         bandwidth_fraction=median(
             step_bytes * each.decode_tok_s / (each.bandwidth_gbs * 1e9) for each in repetitions
@@ -124,7 +129,7 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
 
 @dataclass(frozen=True, slots=True)
 class _Repetition:
-    """One round of the plan; `bandwidth_gbs` is what memory gave around decoding alone."""
+    """One round of the plan; `bandwidth_gbs` is what memory gave in pauses of decoding alone."""
 
     decode_tok_s: float
     ttft_s: float
@@ -145,6 +150,35 @@ def _require_room(plan: BenchmarkPlan, context_length: int) -> None:
             f"the benchmark's longest request has {longest} tokens, the context "
             f"{context_length}: lower prompt_tokens, new_tokens or prefill_tokens"
         )
+
+
+class _Pauses:
+    """Reads memory between calls that decode, about every 75 ms, on the engine's own thread."""
+
+    def __init__(self, llm: LLM, read: Callable[[], float]) -> None:
+        self.readings_gbs: list[float] = []
+        self.seconds = 0.0
+        self._engine = llm.engine
+        self._read = read
+        self._last_seconds = 0.0
+
+    def __enter__(self) -> _Pauses:
+        self._unsubscribe = self._engine.subscribe(self._after_step)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unsubscribe()
+        if not self.readings_gbs:  # too few tokens for a pause
+            self.readings_gbs.append(self._read())
+
+    def _after_step(self, event: StepEvent) -> None:
+        begin = time.perf_counter()
+        prefilled, ended = event.num_prefill_tokens > 0, event.num_finished > 0
+        if prefilled or ended or begin - self._last_seconds < _SECONDS_BETWEEN_PAUSES:
+            return
+        self.readings_gbs.append(self._read())
+        self._last_seconds = time.perf_counter()
+        self.seconds += self._last_seconds - begin
 
 
 class _Runner:
@@ -188,6 +222,11 @@ def _ttft(run: Sequence[RequestMetrics]) -> float:
     return max(metrics.ttft_seconds or 0.0 for metrics in run)
 
 
-def _decode_rate(run: Sequence[RequestMetrics]) -> float:
+def _decode_rate(run: Sequence[RequestMetrics], paused_seconds: float = 0.0) -> float:
     """Tokens a second after each request's first, summed over the requests of a run."""
-    return sum(1 / metrics.seconds_per_token for metrics in run if metrics.seconds_per_token)
+    rate = 0.0
+    for metrics in run:
+        intervals = metrics.num_output_tokens - 1
+        if metrics.seconds_per_token and intervals > 0:
+            rate += intervals / (metrics.seconds_per_token * intervals - paused_seconds)
+    return rate

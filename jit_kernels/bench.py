@@ -7,6 +7,7 @@ ones. Knows nothing of the kernels that are held against them.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
@@ -44,6 +45,8 @@ _LINE_BYTES = 64
 _CHUNK_BYTES = _MIB  # smaller ones break the prefetcher's runs
 _SLICE_BYTES = 32 * _MIB  # of one timed run: 1 ms or so, less than a scheduler's time slice
 _FEWEST_RUNS = 5
+_SLICES_IN_READING = 3
+_SHORT_SPIN = 1000  # pauses
 _FMA_RUN_SECONDS = 3e-4
 _UNROLL = 4
 
@@ -133,6 +136,27 @@ class RoofMeter:
             return _fma_peak(pool, seconds) / 1e9
 
     @contextmanager
+    def readings(self) -> Generator[Callable[[], float]]:
+        """A function that reads for some milliseconds and gives GB a second.
+
+        For the pauses of other work, which is then held against what memory gave meanwhile.
+        """
+        # Hardly patient: between two readings the processors belong to that other work.
+        with Pool(self._threads, self._compiler, spin=_SHORT_SPIN) as pool:
+            patterns = _reading_programs(pool, self._data)
+            times = [median(_run_times(pattern, 0.02)) for pattern in patterns]
+            runs = itertools.cycle(patterns[times.index(min(times))])
+
+            def read() -> float:
+                next(runs)()  # wakes the workers
+                begin = time.perf_counter()
+                for _ in range(_SLICES_IN_READING):
+                    next(runs)()
+                return _SLICES_IN_READING * _SLICE_BYTES / (time.perf_counter() - begin) / 1e9
+
+            yield read
+
+    @contextmanager
     def _pool(self) -> Generator[Pool]:
         pins = self._cpus if self._threads <= len(self._cpus) else []
         with Pool(self._threads, self._compiler) as pool, pool.pinned(pins):
@@ -160,24 +184,31 @@ def stream_bytes(read: Callable[[str], str | None] = read_text) -> int:
 def _read_bandwidth(
     pool: Pool, data: np.ndarray[Any, np.dtype[np.int32]], seconds: float
 ) -> tuple[float, float]:
-    """Bytes a second, at best and in the median of the best pattern.
+    """Bytes a second, at best and in the median of the best pattern."""
+    patterns = _reading_programs(pool, data)
+    times = [_run_times(pattern, seconds / len(patterns)) for pattern in patterns]
+    best, middle = min(map(min, times)), min(map(median, times))
+    return _SLICE_BYTES / best, _SLICE_BYTES / middle
 
-    Which pattern is best differs between processors: all are tried.
+
+def _reading_programs(
+    pool: Pool, data: np.ndarray[Any, np.dtype[np.int32]]
+) -> list[list[Callable[[], None]]]:
+    """Runs that each read another slice, by pattern: which is best differs between processors.
+
+    A slice comes round again only after all others were read: by then no cache has it.
     """
     out = aligned(16 * pool.num_threads, np.int32)
     chunks, elements = _SLICE_BYTES // _CHUNK_BYTES, _SLICE_BYTES // 4
     slices = [data[begin : begin + elements] for begin in range(0, data.size, elements)]
-    programs: list[list[Program]] = []
+    patterns: list[list[Callable[[], None]]] = []
     for streams, prefetch_bytes in ((1, 1024), (1, 4096), (2, 0), (2, 1024), (4, 1024)):
         code = read_chunks.specialise(
             chunk_bytes=_CHUNK_BYTES, streams=streams, prefetch_bytes=prefetch_bytes
         ).compile(pool.compiler)
         arguments = [(part, chunks, out, CLAIM_COUNTER) for part in slices]
-        programs.append([Program(pool, [Operation(code, a)]) for a in arguments])
-    # A slice comes round again only after all others were read: by then no cache has it.
-    times = [_run_times([p.run for p in pattern], seconds / len(programs)) for pattern in programs]
-    best, middle = min(map(min, times)), min(map(median, times))
-    return _SLICE_BYTES / best, _SLICE_BYTES / middle
+        patterns.append([Program(pool, [Operation(code, a)]).run for a in arguments])
+    return patterns
 
 
 def _fma_peak(pool: Pool, seconds: float) -> float:

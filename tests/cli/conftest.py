@@ -71,6 +71,7 @@ class FakeLLM:
     made: list[FakeLLM] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
     interrupt_at: int | None = None
+    engine: FakeEngine = field(default_factory=lambda: FakeEngine())
 
     def __enter__(self) -> FakeLLM:
         self.threads = self.threads or 2
@@ -96,6 +97,9 @@ class FakeLLM:
 
     def generate(self, prompts: list[Any], params: SamplingParams) -> list[RequestOutput]:
         self.asked.extend((prompt, params) for prompt in prompts)
+        for subscriber in self.engine.subscribers:
+            for event in self.engine.events:
+                subscriber(event)
         return [self._output(prompt, params.max_tokens or 16) for prompt in prompts]
 
     def memory(self) -> SimpleNamespace:
@@ -109,6 +113,18 @@ class FakeLLM:
             0, "".join(WORDS), list(range(num_tokens)), finish_reason="length"
         )
         return RequestOutput("0", None, ids, [choice], metrics=metrics(len(ids), num_tokens))
+
+
+@dataclass
+class FakeEngine:
+    """Tells its subscribers of the same events with every answer."""
+
+    events: list[Any] = field(default_factory=list)
+    subscribers: list[Callable[[Any], None]] = field(default_factory=list)
+
+    def subscribe(self, subscriber: Callable[[Any], None]) -> Callable[[], None]:
+        self.subscribers.append(subscriber)
+        return lambda: self.subscribers.remove(subscriber)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
-from dashinfer_lab.benchmark import BenchmarkPlan, measure
-from tests.cli.conftest import FakeLLM, Shell
+from dashinfer_lab.benchmark import BenchmarkPlan, _decode_rate, _Pauses, measure
+from dashinfer_lab.sampling import SamplingParams
+from tests.cli.conftest import FakeLLM, Shell, metrics
 
 ISSUE_KEYS = (
     "decode_tok_s prefill_tok_s ttft_s weight_bytes read_bandwidth_gbs bandwidth_fraction "
@@ -17,7 +20,11 @@ ISSUE_KEYS = (
 @pytest.fixture(autouse=True)
 def _known_roof(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = pytest.importorskip("jit_kernels.bench")
-    meter = SimpleNamespace(bandwidth=lambda: (3e-5, 2e-5), fma_peak=lambda: 3.0)
+    meter = SimpleNamespace(
+        bandwidth=lambda: (3e-5, 2e-5),
+        fma_peak=lambda: 3.0,
+        readings=lambda: nullcontext(lambda: 2e-5),
+    )
     monkeypatch.setattr(bench, "RoofMeter", lambda threads: meter)
 
 
@@ -50,6 +57,31 @@ def test_the_figures_follow_from_the_requests_times() -> None:
     assert report.step_bytes == 1150
     assert report.bandwidth_fraction == pytest.approx(1150 * 10 / 2e4)
     assert report.load_s == 1.5
+
+
+def step(prefilled: int, finished: int) -> SimpleNamespace:
+    return SimpleNamespace(num_prefill_tokens=prefilled, num_finished=finished)
+
+
+def test_the_roof_is_read_between_calls_that_decode_and_that_time_does_not_count() -> None:
+    readings: list[int] = []
+
+    def read() -> float:
+        time.sleep(0.02)
+        readings.append(len(llm.asked))
+        return 2e-5
+
+    llm = FakeLLM("m")
+    llm.engine.events = [step(100, 0), step(0, 0), step(0, 1)]
+    with _Pauses(llm, read) as pauses:  # type: ignore[arg-type]  # a stand-in
+        llm.generate([{"prompt_token_ids": [1]}], SamplingParams(max_tokens=11))
+    run = [metrics(1, 11)]
+
+    assert (readings, pauses.readings_gbs) == ([1], [2e-5])
+    assert pauses.seconds == pytest.approx(0.02, abs=0.01)
+    assert llm.engine.subscribers == []
+    assert _decode_rate(run) == pytest.approx(10)
+    assert _decode_rate(run, 0.5) == pytest.approx(20)
 
 
 def test_no_two_prompts_are_alike_so_no_prefix_is_shared() -> None:
