@@ -77,14 +77,18 @@ def _claimed_runs(product: Product) -> Iterator[tuple[Value[I64], Value[I64]]]:
 
 
 def _gemv(product: Product, weights: Weights, rows: int) -> None:
-    """Up to `rows` rows; those beyond the last repeat it and are not written."""
-    at_once = weights.panels_at_once(rows)
+    """Up to `rows` rows; those beyond the last repeat it and are not written.
+
+    A run is read as several streams side by side: memory then has more to do at a time.
+    """
+    num_streams = weights.num_streams(rows)
     for begin, end in _claimed_runs(product):
-        whole = begin + (end - begin) // at_once * at_once
-        for first in loop(begin, whole, at_once):
-            _multiply_panels(product, weights, rows, [first + panel for panel in range(at_once)])
-        if at_once > 1:
-            for panel in loop(whole, end):
+        length = (end - begin) // num_streams
+        for first in loop(begin, begin + length):
+            panels = [first + length * stream for stream in range(num_streams)]
+            _multiply_panels(product, weights, rows, panels)
+        if num_streams > 1:
+            for panel in loop(begin + length * num_streams, end):
                 _multiply_panels(product, weights, rows, [panel])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop, minimum, select
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop, minimum
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_blocks import multiply
@@ -25,7 +25,6 @@ from jit_kernels.kernels.linear_operands import (
 from jit_kernels.kernels.linear_tiles import (
     BF16_PAIRS,
     F32_WORDS,
-    PREFETCH_BYTES,
     ActivationRows,
     Arithmetic,
     Prefetch,
@@ -53,9 +52,9 @@ class FloatWeights:
         """Weights in a word."""
         return self.arithmetic.steps
 
-    def panels_at_once(self, num_rows: int) -> int:
-        """Chains of fma are serial: one row's panel alone would leave the units waiting."""
-        return 2 if num_rows == 1 else 1
+    def num_streams(self, num_rows: int) -> int:
+        """Chains of fma are serial: one or two rows of one panel would leave the units waiting."""
+        return 2 if num_rows <= 2 else 1
 
     def packed(self, block: Block) -> Array[U32]:
         """Where a block begins."""
@@ -71,30 +70,19 @@ class FloatWeights:
     ) -> None:
         """Continue every chain through the packed words of whole panels, side by side."""
         at_once = rows_per_pass(current().isa)
-        firsts = range(0, len(rows), at_once)
         for first_word in loop(0, self.num_words, _GEMV_WORDS):
             num_words = minimum(self.num_words - first_word, _GEMV_WORDS)
-            ahead = self._bytes_ahead(first_word, len(panels))
             here = activations.after(first_word * self.steps)
             words = [self.packed(Block(panel, first_word, num_words)) for panel in panels]
-            for turn, first in enumerate(firsts):
+            for first, prefetch in Prefetch.turns(len(rows), at_once):
                 _continue_chains(
                     self.arithmetic,
                     [tile.part(first, at_once) for tile in tiles],
                     words,
                     num_words,
                     here.part(first, at_once),
-                    Prefetch(turn, len(firsts), ahead),
+                    prefetch,
                 )
-
-    def _bytes_ahead(self, first_word: Value[I64], num_panels: int) -> Value[I64] | int:
-        """Distance to the words needed `PREFETCH_BYTES` later, maybe in the next panels."""
-        if num_panels == 1:
-            return PREFETCH_BYTES
-        panel_bytes = self.num_words * (4 * VECTOR_LANES)
-        beyond = first_word * (4 * VECTOR_LANES) + PREFETCH_BYTES >= panel_bytes
-        skipped = panel_bytes * (num_panels - 1) + PREFETCH_BYTES
-        return select(beyond, skipped, PREFETCH_BYTES)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen bfloat16 into the scratch; float32 lies ready."""

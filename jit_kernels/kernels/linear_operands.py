@@ -76,8 +76,8 @@ class Weights(Protocol):
         """Activation words that one packed word meets."""
         ...
 
-    def panels_at_once(self, num_rows: int) -> int:
-        """Panels that the GEMV form for `num_rows` rows takes side by side."""
+    def num_streams(self, num_rows: int) -> int:
+        """Panels, far apart, that the GEMV form for `num_rows` rows takes side by side."""
         ...
 
     def packed(self, block: Block) -> Array[U32]:

@@ -82,8 +82,8 @@ class U8Weights:
         first = block.panel * self.num_words + block.first_word
         return self.panels + first * VECTOR_LANES
 
-    def panels_at_once(self, num_rows: int) -> int:
-        """One: the words of a group already make independent chains."""
+    def num_streams(self, num_rows: int) -> int:
+        """One: the words of a group make independent chains."""
         return 1
 
     def _add_group(
@@ -109,16 +109,19 @@ class U8Weights:
         rows: Sequence[Value[I64]],
     ) -> None:
         """Set the tile's sums to whole rows' products, straight from the packed quads."""
-        (panel,), (tile,) = panels, tiles
-        factors = _Factors(self, panel)
+        factors = [_Factors(self, panel) for panel in panels]
         num_whole = self.num_words // self.group_words
         rest = self.num_words - num_whole * self.group_words
+
+        def add(first_word: Value[I64], num_words: Value[I64], whole: bool) -> None:
+            for panel, tile, own in zip(panels, tiles, factors, strict=True):
+                block = Block(panel, first_word, num_words)
+                self._add_packed(tile, block, own.take(), activations, rows, whole)
+
         for group in loop(num_whole):
-            block = Block(panel, group * self.group_words, index(self.group_words))
-            self._add_packed(tile, block, factors.take(), activations, rows, whole=True)
+            add(group * self.group_words, index(self.group_words), whole=True)
         with when(rest > 0):
-            block = Block(panel, num_whole * self.group_words, rest)
-            self._add_packed(tile, block, factors.take(), activations, rows, whole=False)
+            add(num_whole * self.group_words, rest, whole=False)
 
     def _add_packed(
         self,
@@ -136,9 +139,7 @@ class U8Weights:
         isa = current().isa
         at_once = rows_per_pass(isa)
         unroll = words_unrolled(isa, len(rows), self.group_words) if whole else 1
-        firsts = range(0, len(rows), at_once)
-        for turn, first in enumerate(firsts):
-            prefetch = Prefetch(turn, len(firsts))
+        for first, prefetch in Prefetch.turns(len(rows), at_once):
             part = here.part(first, at_once)
             dots = integer_dots(U8_QUADS, words, block.num_words, part, unroll, prefetch)
             sums = tile.part(first, at_once)

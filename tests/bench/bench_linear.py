@@ -117,7 +117,7 @@ def say(line: str) -> None:
 
 def copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array on pages of its own."""
-    copy = aligned(array.shape, array.dtype.type)
+    copy = aligned(array.shape, array.dtype.type, huge_pages=True)
     copy[...] = array
     return copy
 
