@@ -35,12 +35,25 @@ _MODELSCOPE_WORKSPACE = Path("/mnt/workspace")
 
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
-    """Rotary position embedding: base, share of the head that turns, and scaling."""
+    """Rotary position embedding: base, share of the head that turns, and scaling.
+
+    scaling: "none", "linear", "llama3", "yarn", or "dynamic", which changes nothing within the
+    context length.  factor, original_length: how far positions were stretched, and from how many.
+    attention_factor: multiplies cosine and sine.  The others are named as in config.json.
+    """
 
     theta: float = 10000.0
     partial_factor: float = 1.0
     interleaved: bool = False
     scaling: str = "none"
+    factor: float = 1.0
+    original_length: int = 1
+    attention_factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
 
 
 @dataclass(frozen=True, slots=True)

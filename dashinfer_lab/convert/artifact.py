@@ -29,7 +29,7 @@ __all__ = [
     "is_artifact",
 ]
 
-FORMAT_VERSION: Final = (1, 0)
+FORMAT_VERSION: Final = (1, 1)  # 1.1: scaled rotary positions in the configuration
 GRAPH_FILE = "model.dimodel"
 WEIGHTS_FILE = "model.ditensors"
 

@@ -1,29 +1,76 @@
-"""Cosine and sine of rotary position embedding (Su et al. 2021), one row a position."""
+"""Cosine and sine of rotary position embedding (Su et al. 2021), one row a position.
+
+Scaling is applied here, once, so that no runtime need know it. "dynamic" (NTK by length) turns
+faster bases only beyond the context length, which no request exceeds.
+"""
 
 from __future__ import annotations
+
+from math import ceil, floor, log, pi
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.config import ModelConfig, RopeConfig
 from dashinfer_lab.errors import UnsupportedModelError
 
-__all__ = ["rotary_table"]
+__all__ = ["ROPE_SCALINGS", "inverse_frequencies", "rotary_table"]
+
+ROPE_SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn")
+"""Scalings that `inverse_frequencies` knows."""
+
+Frequencies = NDArray[np.float64]
 
 
 def rotary_table(config: ModelConfig) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return cos and sin of p * theta^(-2i/D), each float32 [context_length, D/2].
+    """Return cos and sin of p * frequency, each float32 [context_length, D/2].
 
     Computed in float64 and rounded once, so that large positions keep their accuracy.
     Raises UnsupportedModelError for a scaling this version does not know.
     """
-    if config.rope.scaling != "none":
+    rotary_dim = int(config.head_dim * config.rope.partial_factor)
+    positions = np.arange(config.context_length, dtype=np.float64)
+    angle = np.outer(positions, inverse_frequencies(config.rope, rotary_dim))
+    gain = config.rope.attention_factor
+    return (gain * np.cos(angle)).astype(np.float32), (gain * np.sin(angle)).astype(np.float32)
+
+
+def inverse_frequencies(rope: RopeConfig, rotary_dim: int) -> Frequencies:
+    """Return the angle by which each of D/2 pairs turns from one position to the next."""
+    if rope.scaling not in ROPE_SCALINGS:
         raise UnsupportedModelError(
-            f"rope scaling {config.rope.scaling!r} is not supported; "
+            f"rope scaling {rope.scaling!r} is not supported; "
             "answers would be wrong beyond the first positions, so the model is refused"
         )
-    rotary_dim = int(config.head_dim * config.rope.partial_factor)
     exponent = np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim
-    positions = np.arange(config.context_length, dtype=np.float64)
-    angle = np.outer(positions, config.rope.theta**-exponent)
-    return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+    frequency = rope.theta**-exponent
+    if rope.scaling == "linear":
+        return frequency / rope.factor
+    if rope.scaling == "llama3":
+        return _llama3(frequency, rope)
+    if rope.scaling == "yarn":
+        return _yarn(frequency, rope, rotary_dim)
+    return frequency
+
+
+def _llama3(frequency: Frequencies, rope: RopeConfig) -> Frequencies:
+    """Slow pairs are stretched, fast ones kept, those between blended (Llama 3.1, Meta 2024)."""
+    turns = rope.original_length * frequency / (2 * pi)
+    blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
+    kept = np.clip(blend, 0, 1)
+    return frequency * (kept + (1 - kept) / rope.factor)
+
+
+def _yarn(frequency: Frequencies, rope: RopeConfig, rotary_dim: int) -> Frequencies:
+    """Blend kept and stretched pairs along a ramp over their number (Peng et al. 2023, 3.2)."""
+
+    def pair_of(turns: float) -> float:
+        return rotary_dim * log(rope.original_length / (turns * 2 * pi)) / (2 * log(rope.theta))
+
+    low, high = pair_of(rope.beta_fast), pair_of(rope.beta_slow)
+    if rope.truncate:
+        low, high = floor(low), ceil(high)
+    low, high = max(low, 0), min(high, rotary_dim - 1)
+    width = high - low if high != low else 0.001
+    stretched = np.clip((np.arange(rotary_dim // 2, dtype=np.float64) - low) / width, 0, 1)
+    return frequency * (1 - stretched + stretched / rope.factor)

@@ -17,12 +17,12 @@ from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.checkpoint import bytes_by_type, row_range
 from dashinfer_lab.hub.files import read_bytes_at, write_json
 from dashinfer_lab.hub.gguf_config import (
-    ROPE_FACTORS,
     hugging_face_config,
     hugging_face_name,
     required_text,
 )
 from dashinfer_lab.hub.gguf_header import GgufTensor, read_gguf_header
+from dashinfer_lab.hub.gguf_rope import ROPE_FACTORS
 from dashinfer_lab.hub.gguf_tokenizer import generation_config, tokenizer_config, tokenizer_json
 from dashinfer_lab.tensor import TensorInfo
 
@@ -43,15 +43,17 @@ class GgufCheckpoint:
             raise UnsupportedModelError(
                 f"{path} is one part of a split GGUF. Join the parts with llama-gguf-split --merge."
             )
-        shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
-        self._config = hugging_face_config(header.metadata, shapes)
-        self._tensors = {
-            hugging_face_name(name): tensor
-            for name, tensor in header.tensors.items()
-            if name != ROPE_FACTORS
-        }
+        self._tensors = {hugging_face_name(name): tensor for name, tensor in header.tensors.items()}
         self._fingerprint = header.fingerprint
         self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            factors = self.read(ROPE_FACTORS) if ROPE_FACTORS in self._tensors else None
+            self._tensors.pop(ROPE_FACTORS, None)
+            shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
+            self._config = hugging_face_config(header.metadata, shapes, factors)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def config(self) -> Mapping[str, object]:

@@ -9,19 +9,17 @@ import re
 from collections.abc import Collection, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dashinfer_lab.errors import CheckpointError
+from dashinfer_lab.hub.gguf_rope import decimal, rope_parameters
 
 __all__ = [
-    "ROPE_FACTORS",
     "hugging_face_config",
     "hugging_face_name",
     "required_text",
     "token_text",
 ]
-
-ROPE_FACTORS = "rope_freqs.weight"
-"""Tensor by which GGUF expresses Llama 3's scaling; folded into the config, not a weight."""
 
 _OUTER_NAMES = {
     "token_embd": "model.embed_tokens",
@@ -41,6 +39,9 @@ _LAYER_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+"""Architectures of which GGUF keeps the tensors as Hugging Face names and shapes them."""
+
 _SIZES = {
     "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size",
@@ -72,15 +73,18 @@ def required_text(metadata: Mapping[str, object], key: str) -> str:
 
 
 def hugging_face_config(
-    metadata: Mapping[str, object], tensors: Mapping[str, tuple[int, ...]]
+    metadata: Mapping[str, object],
+    tensors: Mapping[str, tuple[int, ...]],
+    rope_factors: NDArray[np.float32] | None = None,
 ) -> dict[str, object]:
     """Build config.json's contents from metadata and the shapes of the GGUF tensors.
 
-    What is absent stays absent, so that `model_config` can name it.
+    What is absent stays absent, so that `model_config` can name it. `rope_factors`: see
+    `rope_parameters`.
     """
     architecture = required_text(metadata, "general.architecture")
     config: dict[str, object] = {
-        "architectures": ["LlamaForCausalLM" if architecture == "llama" else architecture],
+        "architectures": [_ARCHITECTURES.get(architecture, architecture)],
         "model_type": architecture,
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in tensors,
@@ -90,41 +94,18 @@ def hugging_face_config(
     for ours, theirs in _SIZES.items():
         value = metadata.get(f"{architecture}.{ours}")
         if value is not None:
-            config[theirs] = _decimal(value)
+            config[theirs] = decimal(value)
     if "token_embd.weight" in tensors:
         config["vocab_size"] = tensors["token_embd.weight"][0]
     if metadata.get(f"{architecture}.expert_count"):
         config |= {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
-    config["rope_parameters"] = _rope_parameters(architecture, metadata, config, tensors)
+    head_dim = config.get("head_dim") or _quotient(config, "hidden_size", "num_attention_heads")
+    config["rope_parameters"] = rope_parameters(architecture, metadata, head_dim, rope_factors)
     for token in ("bos", "eos"):
         token_id = metadata.get(f"tokenizer.ggml.{token}_token_id")
         if token_id is not None:
             config[f"{token}_token_id"] = token_id
     return config
-
-
-def _rope_parameters(
-    architecture: str,
-    metadata: Mapping[str, object],
-    config: Mapping[str, object],
-    tensors: Collection[str],
-) -> dict[str, object]:
-    prefix = f"{architecture}.rope"
-    scaling = metadata.get(f"{prefix}.scaling.type", "none")
-    legacy = metadata.get(f"{prefix}.scale_linear", 1.0)
-    if scaling == "none" and legacy != 1.0:
-        scaling = "linear"
-    if ROPE_FACTORS in tensors:
-        scaling = "llama3"
-    rope: dict[str, object] = {
-        "rope_type": "default" if scaling == "none" else scaling,
-        "rope_theta": _decimal(metadata.get(f"{prefix}.freq_base", 10000.0)),
-    }
-    turned = metadata.get(f"{prefix}.dimension_count")
-    head_dim = config.get("head_dim") or _quotient(config, "hidden_size", "num_attention_heads")
-    if isinstance(turned, int) and isinstance(head_dim, int) and turned != head_dim > 0:
-        rope["partial_rotary_factor"] = turned / head_dim
-    return rope
 
 
 def _quotient(config: Mapping[str, object], total: str, parts: str) -> int | None:
@@ -136,11 +117,6 @@ def _quotient(config: Mapping[str, object], total: str, parts: str) -> int | Non
 
 def _any_bias(tensors: Collection[str], stems: tuple[str, ...]) -> bool:
     return any(f"blk.0.{stem}.bias" in tensors for stem in stems)
-
-
-def _decimal(value: object) -> object:
-    """Turn a number kept in 32 bits into the decimal a person wrote: 1e-05, not 9.99999975e-06."""
-    return float(str(np.float32(value))) if isinstance(value, float) else value
 
 
 def token_text(metadata: Mapping[str, object], token: str) -> str | None:

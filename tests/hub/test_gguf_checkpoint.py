@@ -9,8 +9,10 @@ import pytest
 from gguf import GGMLQuantizationType as Kind
 from gguf.quants import dequantize, quantize
 
+from dashinfer_lab.config import RopeConfig
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub import GgufCheckpoint, model_config, open_checkpoint
+from dashinfer_lab.hub.gguf_rope import rope_parameters
 from dashinfer_lab.hub.gguf_tokenizer import generation_config, tokenizer_json
 from dashinfer_lab.tensor import TensorInfo
 from tests.hub.tiny_models import (
@@ -115,23 +117,99 @@ def test_a_head_of_its_own_is_not_tied(tmp_path: Path) -> None:
         np.testing.assert_array_equal(checkpoint.read("lm_head.weight"), head)
 
 
-def test_scaling_hidden_in_a_tensor_is_refused(tmp_path: Path) -> None:
-    factors = np.linspace(1, 8, HEAD_DIM // 2, dtype=np.float32)
+def llama3_factors(factor: float, original: int, num_pairs: int) -> np.ndarray[Any, Any]:
+    """The factors of llama.cpp's Llama converter, pair by pair, for write_gguf's base of 1e5."""
+    factors: list[float] = []
+    for pair in range(num_pairs):
+        wavelength = 2 * np.pi * 1e5 ** (pair / num_pairs)
+        if wavelength < original / 4:
+            factors.append(1)
+        elif wavelength > original:
+            factors.append(factor)
+        else:
+            smooth = (original / wavelength - 1) / (4 - 1)
+            factors.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(factors, np.float32)
+
+
+@pytest.mark.parametrize("factor", [8.0, 32.0])
+def test_llama_3_scaling_is_told_from_its_factors(factor: float) -> None:
+    factors = llama3_factors(factor, 8192, 64)
+    assert len(set(factors)) > 4  # kept, stretched, and some between
+
+    rope = rope_parameters("llama", {"llama.rope.freq_base": 1e5}, 128, factors)
+
+    assert (rope["rope_type"], rope["factor"]) == ("llama3", factor)
+
+
+def test_llama_3_scaling_is_read_from_a_tensor(tmp_path: Path) -> None:
+    factors = llama3_factors(8, 8192, HEAD_DIM // 2)
     write_gguf(tmp_path / "tiny.gguf", extra={"rope_freqs.weight": factors})
-    with (
-        GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint,
-        pytest.raises(UnsupportedModelError, match="'llama3'"),
-    ):
-        model_config(checkpoint.config)
+
+    with GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint:
+        assert "rope_freqs.weight" not in checkpoint.names()
+        assert model_config(checkpoint.config).rope == RopeConfig(
+            theta=1e5, scaling="llama3", factor=8, original_length=8192
+        )
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        np.linspace(1, 8, HEAD_DIM // 2, dtype=np.float32),
+        llama3_factors(8, 4096, HEAD_DIM // 2),
+        np.full(HEAD_DIM // 2, np.nan, np.float32),
+    ],
+    ids=["a line", "another length", "nan"],
+)
+def test_other_factors_in_that_tensor_are_refused(
+    tmp_path: Path, factors: np.ndarray[Any, Any]
+) -> None:
+    write_gguf(tmp_path / "tiny.gguf", extra={"rope_freqs.weight": factors})
+
+    with pytest.raises(UnsupportedModelError, match="other factors than Llama 3's"):
+        GgufCheckpoint(tmp_path / "tiny.gguf")
+
+
+YARN = {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0}
+LENGTH = {"llama.rope.scaling.original_context_length": 64}
+
+
+def test_scaling_in_the_metadata_is_spelled_as_config_json_does() -> None:
+    linear = rope_parameters("llama", {"llama.rope.scale_linear": 2.5}, 16, None)
+    yarn = rope_parameters("llama", YARN | LENGTH, 16, None)
+
+    assert linear == {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
+    assert yarn == {
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+
+
+def test_yarn_that_is_not_whole_or_says_more_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="YaRN without"):
+        rope_parameters("llama", YARN, 16, None)
+    more = {"llama.rope.scaling.yarn_log_multiplier": 0.1}
+    with pytest.raises(UnsupportedModelError, match="yarn_log_multiplier"):
+        rope_parameters("llama", YARN | LENGTH | more, 16, None)
 
 
 def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:
-    write_gguf(tmp_path / "tiny.gguf", architecture="qwen2")
+    write_gguf(tmp_path / "tiny.gguf", architecture="phi2")
     with (
         GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint,
-        pytest.raises(UnsupportedModelError, match="qwen2"),
+        pytest.raises(UnsupportedModelError, match="phi2"),
     ):
         model_config(checkpoint.config)
+
+
+def test_qwen2_keeps_its_architecture(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "tiny.gguf", architecture="qwen2")
+
+    with GgufCheckpoint(tmp_path / "tiny.gguf") as checkpoint:
+        assert model_config(checkpoint.config).model_type == "qwen2"
 
 
 def test_a_tokenizer_of_nonsense_is_refused_by_name() -> None:

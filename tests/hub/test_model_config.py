@@ -4,7 +4,10 @@ import pytest
 
 from dashinfer_lab.config import RopeConfig
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.graph.rope import inverse_frequencies
 from dashinfer_lab.hub import model_config
+from dashinfer_lab.hub.families import FAMILIES
+from dashinfer_lab.models import supported_models
 
 SIZES: dict[str, object] = {
     "architectures": ["LlamaForCausalLM"],
@@ -15,6 +18,10 @@ SIZES: dict[str, object] = {
     "num_hidden_layers": 3,
     "num_attention_heads": 6,
 }
+LLAMA3 = {
+    "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
+    "original_max_position_embeddings": 8192,
+}  # fmt: skip
 FOUR = {"rope_theta": 5e5, "rope_scaling": None, "torch_dtype": "bfloat16"}
 FIVE = {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "dtype": "bfloat16"}
 
@@ -64,14 +71,17 @@ def test_the_model_type_alone_is_enough() -> None:
     [
         ({"architectures": ["GPT2LMHeadModel"]}, "GPT2LMHeadModel"),
         ({"architectures": ["LlamaForCausalLM"], "model_type": "mistral"}, "mistral"),
-        ({"architectures": [], "model_type": "qwen2"}, "qwen2"),
+        ({"architectures": [], "model_type": "gpt2"}, "gpt2"),
+        ({"architectures": ["Qwen2ForCausalLM"]}, "model_type 'llama'"),
+        ({"architectures": None, "model_type": "Qwen_v10"}, "Qwen_v10"),
         ({"architectures": None, "model_type": None}, "None"),
         ({"architectures": ["LlamaForCausalLM", "Other"]}, "Other"),
-        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "linear"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "llama3"),
+        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "'longrope' .rope_scaling."),
+        ({"rope_scaling": {"type": "su"}}, "supported: none, linear, dynamic, llama3, yarn"),
         ({"rope_scaling": {"factor": 8}}, "without a type"),
-        ({"rope_scaling": {"rope_type": "default", "type": "yarn"}}, "default|yarn"),
-        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "yarn"),
+        ({"rope_scaling": {"rope_type": "default", "type": "yarn"}}, "'none' and 'yarn'"),
+        ({"rope_parameters": {"rope_type": "proportional"}}, "proportional"),
+        ({"rope_scaling": {"type": "linear", "factor": 2, "ramp": 3}}, "ramp"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "by layer type"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
         ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
@@ -79,6 +89,10 @@ def test_the_model_type_alone_is_enough() -> None:
         ({"hidden_act": "gelu"}, "gelu"),
         ({"pretraining_tp": 2}, "pretraining_tp"),
         ({"sliding_window": 4096}, "sliding_window"),
+        ({"layer_types": ["full_attention", "linear_attention"]}, "linear_attention"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping 30.0"),
+        ({"num_local_experts": 8}, "num_local_experts 8"),
+        ({"embedding_multiplier": 12.0}, "embedding_multiplier"),
         ({"head_dim": 15}, "head_dim 15"),
         ({"max_position_embeddings": 1 << 24}, "lower it to 8388608 or less"),
         ({"architectures": [["LlamaForCausalLM"]]}, "is not supported"),
@@ -119,6 +133,20 @@ def test_a_size_that_makes_no_sense_is_named(key: str, value: object) -> None:
         ({"rope_theta": float("inf")}, "rope_theta"),
         ({"rope_theta": True}, "rope_theta"),
         ({"rope_scaling": "linear"}, "rope_scaling"),
+        ({"rope_scaling": {"type": "linear"}}, "has no factor"),
+        ({"rope_scaling": {"type": "dynamic", "factor": 0}}, "factor is 0"),
+        ({"rope_scaling": LLAMA3 | {"high_freq_factor": None}}, "has no high_freq_factor"),
+        ({"rope_scaling": LLAMA3 | {"high_freq_factor": 1}}, "1.0 is not above low_freq_factor"),
+        ({"rope_scaling": {"type": "yarn", "factor": -2}}, "factor is -2"),
+        ({"rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 2}}, "rope_theta 1.0"),
+        (
+            {"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 32}},
+            "factor is 8, but 32",
+        ),
+        (
+            {"rope_scaling": LLAMA3, "rope_parameters": {"rope_type": "default"}},
+            "states the scaling 'none', rope_scaling states 'llama3'",
+        ),
         ({"tie_word_embeddings": "false"}, "tie_word_embeddings"),
         ({"rope_theta": 1e4, "rope_parameters": {"rope_theta": 5e5}}, "10000.0, but 500000.0"),
         ({"dtype": "float16", "torch_dtype": "bfloat16"}, "dtype and torch_dtype differ"),
@@ -128,3 +156,98 @@ def test_a_size_that_makes_no_sense_is_named(key: str, value: object) -> None:
 def test_contradictions_and_nonsense_are_refused(change: dict[str, object], named: str) -> None:
     with pytest.raises(CheckpointError, match=named):
         model_config(SIZES | change)
+
+
+@pytest.mark.parametrize("key", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("kind", ["type", "rope_type"])
+def test_a_scaling_is_read_in_every_spelling(key: str, kind: str) -> None:
+    scaling = {**LLAMA3, kind: LLAMA3["rope_type"]}
+    config = model_config(SIZES | {key: scaling, "max_position_embeddings": 131072})
+
+    assert config.context_length == 131072
+    assert config.rope == RopeConfig(
+        scaling="llama3", factor=8.0, original_length=8192, low_freq_factor=1.0,
+        high_freq_factor=4.0,
+    )  # fmt: skip
+
+
+def test_yarn_stretches_the_context_and_fills_in_what_its_paper_says() -> None:
+    scaling = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    config = model_config(SIZES | {"rope_scaling": scaling, "max_position_embeddings": 32768})
+
+    assert config.context_length == 131072
+    # 0.1 ln 4 + 1 (Peng et al. 2023, eq. 22)
+    assert config.rope.attention_factor == pytest.approx(1.1386294, abs=1e-6)
+    assert (config.rope.beta_fast, config.rope.beta_slow, config.rope.truncate) == (32, 1, True)
+
+
+def test_dynamic_scaling_changes_nothing_within_the_context() -> None:
+    scaling = {"rope_scaling": {"type": "dynamic", "factor": 2.0}, "max_position_embeddings": 128}
+    scaled, plain = model_config(SIZES | scaling), model_config(SIZES)
+
+    assert scaled.context_length == 128  # what is longer is refused, and never wrong
+    for left, right in zip(
+        inverse_frequencies(scaled.rope, 16), inverse_frequencies(plain.rope, 16), strict=True
+    ):
+        assert left == right
+
+
+@pytest.mark.parametrize(
+    ("alias", "model_type"),
+    [("LLaMA_v2", "llama"), ("LLaMA_v3", "llama"), ("Qwen_v15", "qwen2"), ("Qwen_v20", "qwen2")],
+)
+def test_names_that_dashinfer_has_are_understood(alias: str, model_type: str) -> None:
+    assert model_config({**SIZES, "architectures": None, "model_type": alias}).model_type == (
+        model_type
+    )
+
+
+def test_every_family_has_a_graph_and_every_graph_a_family() -> None:
+    assert sorted(family.model_type for family in FAMILIES) == list(supported_models())
+
+
+QWEN2 = {**SIZES, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"use_sliding_window": False, "sliding_window": 32768, "max_window_layers": 28},
+        {"sliding_window": 4096},
+        {"use_sliding_window": True, "sliding_window": None},
+        {"use_sliding_window": True, "sliding_window": 40000},
+        {"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 3},
+        {"use_sliding_window": True, "sliding_window": 4096, "layer_types": ["full_attention"] * 3},
+    ],
+    ids=str,
+)
+def test_a_window_that_hides_no_key_is_full_attention(window: dict[str, object]) -> None:
+    assert model_config(QWEN2 | window).context_length == 32768
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        {"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 2},
+        {
+            "use_sliding_window": True, "sliding_window": 4096,
+            "layer_types": ["full_attention", "full_attention", "sliding_attention"],
+        },
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_window_shorter_than_the_context_is_refused_with_the_way_out(
+    window: dict[str, object],
+) -> None:
+    with pytest.raises(UnsupportedModelError, match="With max_position_embeddings 4096"):
+        model_config(QWEN2 | window)
+
+    assert model_config(QWEN2 | window | {"max_position_embeddings": 4096}).context_length == 4096
+
+
+@pytest.mark.parametrize("first", [-1, True, "all"])
+def test_a_window_that_makes_no_sense_is_refused(first: object) -> None:
+    window = {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": first}
+
+    with pytest.raises(CheckpointError, match="max_window_layers"):
+        model_config(QWEN2 | window)

@@ -110,7 +110,7 @@ def _fingerprint(
     }
 
 
-def _write(path: Path, arrays: dict[str, NDArray[np.generic]]) -> None:
+def write_arrays(path: Path, arrays: dict[str, NDArray[np.generic]]) -> None:
     """Write an npz whose bytes depend on the arrays alone."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, array in arrays.items():
@@ -137,7 +137,7 @@ def main() -> None:
         arrays[f"{name}.text"] = np.array(text)
         for field, array in _fingerprint(model, token_ids, sample_ids).items():
             arrays[f"{name}.{field}"] = array
-    _write(arguments.output, arrays)
+    write_arrays(arguments.output, arrays)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,59 @@
+"""How each supported architecture's config.json differs from Llama's; knows no graph.
+
+A line a family: its Hugging Face class, DashInfer's names for it, and the defaults and keys that
+its own configuration class has. Source: transformers' configuration_<model_type>.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["FAMILIES", "Family", "family_of_architecture", "family_of_model_type"]
+
+Window = Literal["none", "always", "switch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What differs by architecture; sizes None are derived as Llama derives them."""
+
+    model_type: str
+    architecture: str
+    aliases: tuple[str, ...] = ()
+    """Names that DashInfer has for it."""
+    context_length: int = 2048
+    num_kv_heads: int | None = None
+    head_dim: int | None = None
+    norm_eps: float = 1e-6
+    bias_key: str | None = None
+    """Key that gives attention its biases; None where the architecture settles them."""
+    mlp_bias_key: str | None = None
+    window: Window = "none"
+    """Whether sliding_window is no part of it, always holds, or has a switch."""
+
+    def is_called(self, model_type: object) -> bool:
+        """Whether `model_type` is one of its names."""
+        return model_type == self.model_type or model_type in self.aliases
+
+
+FAMILIES = (
+    Family(
+        "llama", "LlamaForCausalLM", ("LLaMA_v2", "LLaMA_v3"),
+        bias_key="attention_bias", mlp_bias_key="mlp_bias",
+    ),
+    Family(
+        "qwen2", "Qwen2ForCausalLM", ("Qwen_v15", "Qwen_v20"),
+        context_length=32768, window="switch",
+    ),
+)  # fmt: skip
+
+
+def family_of_architecture(name: str) -> Family | None:
+    """Return the family of a class in `architectures`."""
+    return next((family for family in FAMILIES if family.architecture == name), None)
+
+
+def family_of_model_type(name: object) -> Family | None:
+    """Return the family of a `model_type`, in Hugging Face's or DashInfer's spelling."""
+    return next((family for family in FAMILIES if family.is_called(name)), None)

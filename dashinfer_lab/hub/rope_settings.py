@@ -1,0 +1,150 @@
+"""Rotary embedding as a config.json states it, in the spellings of transformers 4 and 5.
+
+Four has `rope_theta` and `rope_scaling` ("type" or "rope_type"), five has `rope_parameters`; where
+both are given they must agree. Computes no angle.
+"""
+
+from __future__ import annotations
+
+from math import log
+
+from dashinfer_lab.config import RopeConfig
+from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.hub.config_values import Config, mapping_of, positive_of, size_of, switch_of
+
+__all__ = ["rope_context_length", "rope_settings"]
+
+_SPELLINGS = {"default": "none", "none": "none"}
+_SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn")
+_SHARED = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+# Keys that say nothing of the angles, or what other keys say already.
+_UNDERSTOOD = {
+    "rope_type", "type", "rope_theta", "partial_rotary_factor", "attention_factor", "mscale",
+    "mscale_all_dim", "beta_fast", "beta_slow", "truncate", "finetuned", *_SHARED,
+}  # fmt: skip
+
+
+def rope_settings(config: Config, context_length: int) -> RopeConfig:
+    """Return the rotary embedding; `context_length` is the model's max_position_embeddings.
+
+    Raises UnsupportedModelError for a scaling this version cannot apply, by name, CheckpointError
+    for values that are missing, make no sense or contradict one another.
+    """
+    parameters = mapping_of(config, "rope_parameters")
+    scaling, given = _scaling(config)
+    partial = _agreed(config, parameters, "partial_rotary_factor")
+    if partial not in (None, 1):
+        raise UnsupportedModelError(f"partial_rotary_factor {partial!r} is not supported")
+    theta = positive_of(
+        {"rope_theta": _agreed(config, parameters, "rope_theta")}, "rope_theta", 10000.0
+    )
+    if scaling == "none":
+        return RopeConfig(theta=theta)
+    if scaling in ("linear", "dynamic"):
+        return RopeConfig(theta=theta, scaling=scaling, factor=positive_of(given, "factor"))
+    length_key = "original_max_position_embeddings"
+    original = size_of(given, length_key, size_of(config, length_key, context_length))
+    if scaling == "llama3":
+        return _llama3(given, theta, original)
+    return _yarn(given, theta, original, context_length)
+
+
+def rope_context_length(rope: RopeConfig, context_length: int) -> int:
+    """Return how many positions a model has that states `context_length`.
+
+    YaRN's is the stretched original: Qwen's cards add it without a change of
+    max_position_embeddings.
+    """
+    if rope.scaling == "yarn":
+        return max(context_length, int(rope.factor * rope.original_length))
+    return context_length
+
+
+def _llama3(given: Config, theta: float, original: int) -> RopeConfig:
+    low, high = positive_of(given, "low_freq_factor"), positive_of(given, "high_freq_factor")
+    if high <= low:
+        raise CheckpointError(f"high_freq_factor {high} is not above low_freq_factor {low}")
+    return RopeConfig(
+        theta=theta,
+        scaling="llama3",
+        factor=positive_of(given, "factor"),
+        original_length=original,
+        low_freq_factor=low,
+        high_freq_factor=high,
+    )
+
+
+def _yarn(given: Config, theta: float, original: int, context_length: int) -> RopeConfig:
+    if theta <= 1:
+        raise CheckpointError(f"rope_theta {theta} makes no sense with YaRN; it is above 1")
+    factor = positive_of(given, "factor", context_length / original)
+    return RopeConfig(
+        theta=theta,
+        scaling="yarn",
+        factor=factor,
+        original_length=original,
+        attention_factor=positive_of(given, "attention_factor", _yarn_gain(given, factor)),
+        beta_fast=positive_of(given, "beta_fast", 32.0),
+        beta_slow=positive_of(given, "beta_slow", 1.0),
+        truncate=switch_of(given, "truncate", default=True),
+    )
+
+
+def _yarn_gain(given: Config, factor: float) -> float:
+    """Return what YaRN multiplies cosine and sine by (Peng et al. 2023, eq. 22)."""
+
+    def gain(scale: float) -> float:
+        return 0.1 * scale * log(factor) + 1 if factor > 1 else 1.0
+
+    if given.get("mscale") and given.get("mscale_all_dim"):
+        return gain(positive_of(given, "mscale")) / gain(positive_of(given, "mscale_all_dim"))
+    return gain(1.0)
+
+
+def _scaling(config: Config) -> tuple[str, Config]:
+    """Return the kind of scaling and the object that states it."""
+    stated: list[tuple[str, Config]] = []
+    for key in ("rope_parameters", "rope_scaling"):
+        source = mapping_of(config, key)
+        if any(isinstance(value, dict) for value in source.values()):
+            raise UnsupportedModelError(f"{key} by layer type is not supported: {source!r:.200}")
+        named = [source[name] for name in ("rope_type", "type") if source.get(name) is not None]
+        kinds = [_SPELLINGS.get(str(kind), str(kind)) for kind in named]
+        if not kinds and "factor" in source:
+            kinds = ["without a type"]
+        unknown = [kind for kind in kinds if kind not in _SCALINGS]
+        if unknown or len(set(kinds)) > 1:
+            said = " and ".join(map(repr, unknown or kinds))
+            raise UnsupportedModelError(
+                f"rope scaling {said} ({key}) is not supported; supported: {', '.join(_SCALINGS)}"
+            )
+        if kinds:
+            _refuse_unknown_keys(source, key)
+            stated.append((kinds[0], source))
+    if len(stated) == 2:
+        _require_agreement(*stated)
+    return stated[0] if stated else ("none", {})
+
+
+def _refuse_unknown_keys(source: Config, key: str) -> None:
+    unknown = sorted(set(source) - _UNDERSTOOD)
+    if unknown:
+        raise UnsupportedModelError(
+            f"{key} holds {', '.join(unknown)!r:.200}, which this version does not know"
+        )
+
+
+def _require_agreement(five: tuple[str, Config], four: tuple[str, Config]) -> None:
+    if five[0] != four[0]:
+        raise CheckpointError(
+            f"rope_parameters states the scaling {five[0]!r}, rope_scaling states {four[0]!r}"
+        )
+    for key in _SHARED:
+        _agreed(four[1], five[1], key)
+
+
+def _agreed(config: Config, parameters: Config, key: str) -> object:
+    values = [source[key] for source in (config, parameters) if source.get(key) is not None]
+    if len(values) == 2 and values[0] != values[1]:
+        raise CheckpointError(f"{key} is {values[0]!r}, but {values[1]!r} in rope_parameters")
+    return values[0] if values else None

@@ -1,0 +1,152 @@
+"""Tiny checkpoints of every model family, their weights drawn without torch, whose faults show.
+
+Weights are wide enough for peaked attention: with default initialisation a wrong rotary embedding
+moves logits by 2e-3 only. Sizes are irregular. Knows no reader of checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+__all__ = ["CASES", "NUM_TOKENS", "FamilyCase", "token_ids"]
+
+NUM_TOKENS = 149
+"""Past one attention segment (128 keys) and several pages; a prime."""
+
+VOCAB, HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM, LAYERS = 331, 72, 171, 4, 2, 32, 2
+Q_WIDTH, KV_WIDTH = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
+
+_SIZES: dict[str, object] = {
+    "vocab_size": VOCAB,
+    "hidden_size": HIDDEN,
+    "intermediate_size": INNER,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": KV_HEADS,
+    "head_dim": HEAD_DIM,
+    "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+_LAYER: dict[str, tuple[int, ...]] = {
+    "input_layernorm.weight": (HIDDEN,),
+    "self_attn.q_proj.weight": (Q_WIDTH, HIDDEN),
+    "self_attn.k_proj.weight": (KV_WIDTH, HIDDEN),
+    "self_attn.v_proj.weight": (KV_WIDTH, HIDDEN),
+    "self_attn.o_proj.weight": (HIDDEN, Q_WIDTH),
+    "post_attention_layernorm.weight": (HIDDEN,),
+    "mlp.gate_proj.weight": (INNER, HIDDEN),
+    "mlp.up_proj.weight": (INNER, HIDDEN),
+    "mlp.down_proj.weight": (HIDDEN, INNER),
+}
+_QKV_BIASES = {
+    "self_attn.q_proj.bias": (Q_WIDTH,),
+    "self_attn.k_proj.bias": (KV_WIDTH,),
+    "self_attn.v_proj.bias": (KV_WIDTH,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyCase:
+    """A checkpoint: config.json beside the common sizes, and the tensors of a layer."""
+
+    name: str
+    config: Mapping[str, object]
+    layer: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _LAYER)
+
+    def tensors(self) -> dict[str, NDArray[np.float32]]:
+        """Weights under the checkpoint's names; the same on every machine and NumPy."""
+        shapes = {"model.embed_tokens.weight": (VOCAB, HIDDEN), "model.norm.weight": (HIDDEN,)}
+        shapes |= {
+            f"model.layers.{i}.{name}": shape
+            for i in range(LAYERS)
+            for name, shape in self.layer.items()
+        }
+        if not self.whole_config().get("tie_word_embeddings"):
+            shapes["lm_head.weight"] = (VOCAB, HIDDEN)
+        random = np.random.RandomState(7)  # its stream is frozen
+        return {name: _wide(name, shape, random) for name, shape in shapes.items()}
+
+    def whole_config(self) -> dict[str, object]:
+        """The contents of config.json."""
+        return {**_SIZES, **self.config}
+
+    def write(self, directory: Path) -> Path:
+        """Write config.json and model.safetensors."""
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "config.json").write_text(json.dumps(self.whole_config()), encoding="utf-8")
+        save_file(self.tensors(), directory / "model.safetensors", {"format": "pt"})
+        return directory
+
+
+def token_ids() -> list[int]:
+    """The tokens that every case is tried with."""
+    return np.random.RandomState(5).randint(VOCAB, size=NUM_TOKENS).tolist()
+
+
+def _wide(name: str, shape: tuple[int, ...], random: Any) -> NDArray[np.float32]:
+    noise = random.standard_normal(shape)
+    if "norm" in name:
+        return (1 + 0.3 * noise).astype(np.float32)
+    if name.endswith("bias"):
+        return (0.5 * noise).astype(np.float32)
+    if "embed" in name:
+        return noise.astype(np.float32)
+    # A gain of 1.5 gives scores of standard deviation 2, so that some keys win.
+    gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
+    return (gain * noise / shape[1] ** 0.5).astype(np.float32)
+
+
+def _named(architecture: str, model_type: str, **changes: object) -> dict[str, object]:
+    return {"architectures": [architecture], "model_type": model_type, **changes}
+
+
+def _rope(**scaling: object) -> dict[str, object]:
+    return _named("LlamaForCausalLM", "llama", rope_scaling=scaling)
+
+
+CASES = (
+    FamilyCase(
+        "qwen2",
+        _named(
+            "Qwen2ForCausalLM", "qwen2", use_sliding_window=False, sliding_window=32,
+            max_window_layers=1, rope_theta=1e6,
+        ),
+        _LAYER | _QKV_BIASES,
+    ),
+    FamilyCase(
+        "qwen2 tied, spelled as transformers 5 does",
+        _named(
+            "Qwen2ForCausalLM", "qwen2", tie_word_embeddings=True, rope_theta=None,
+            rope_parameters={"rope_type": "default", "rope_theta": 500.0}, dtype="float32",
+        ),
+        _LAYER | _QKV_BIASES,
+    ),
+    FamilyCase("llama, linear", _rope(type="linear", factor=2.5)),
+    FamilyCase("llama, dynamic", _rope(type="dynamic", factor=4.0)),
+    FamilyCase(
+        "llama, llama3",
+        _rope(
+            rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=64,
+        ),
+    ),
+    FamilyCase(
+        "llama, yarn",
+        _rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=64),
+    ),
+)  # fmt: skip
+"""One or two of a family, and one of each way to stretch positions."""
