@@ -1,0 +1,127 @@
+"""Whether a model fits into memory, before it is fetched or converted; loads nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+if TYPE_CHECKING:
+    from dashinfer_lab.config import ModelConfig
+
+__all__ = ["Fit", "Verdict", "available_bytes", "fit_of", "path_here"]
+
+Verdict = Literal["fits", "tight", "too_large"]
+_SCALE_BYTES: Final = 2  # of a scale or a minimum; float32 where float16 is too coarse
+_SPARE_BYTES: Final = 300 << 20  # Python, buffers of a step, compiled kernels
+_CGROUPS: Final = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Bytes a model needs under a scheme, and what is free now.
+
+    kv_bytes: keys and values of one conversation of the whole context.  bytes_per_token: weights
+    that decoding a token reads.  tokens_per_second: the most that measured bandwidth allows.
+    """
+
+    scheme: str
+    num_parameters: int
+    weight_bytes: int
+    bytes_per_token: int
+    kv_bytes: int
+    context_length: int
+    available_bytes: int
+    tokens_per_second: float | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Tight: the weights fit, but not beside a conversation of the whole context."""
+        if self.weight_bytes + _SPARE_BYTES > self.available_bytes:
+            return "too_large"
+        whole = self.weight_bytes + self.kv_bytes + _SPARE_BYTES
+        return "fits" if whole <= self.available_bytes else "tight"
+
+
+def path_here(model: str | Path) -> Path | None:
+    """Return the files of `model` where they are on this machine; never fetches."""
+    from dashinfer_lab.config import cache_root, embedded_override, expanded
+    from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
+    from dashinfer_lab.hub.locate import cached_snapshots
+
+    path = expanded(model)
+    if path.exists():
+        return path
+    embedded = EMBEDDED_MODELS.get(str(model))
+    if embedded is not None:
+        kept = embedded_override() or cache_root() / "models" / embedded.name / embedded.file_name
+        return kept if kept.is_file() else None
+    return dict(cached_snapshots()).get(str(model))
+
+
+def fit_of(path: Path, weights: str = "auto", threads: int | None = None) -> Fit:
+    """Say what the model at `path` needs. Raises the errors of checkpoints and schemes."""
+    from dashinfer_lab.convert import Artifact, is_artifact
+    from dashinfer_lab.engine.auto_weights import auto_scheme
+    from dashinfer_lab.hub import model_config, open_checkpoint
+
+    if is_artifact(path):
+        artifact = Artifact.open(path)
+        return _fit(artifact.config, artifact.metadata["scheme"], threads)
+    with closing(open_checkpoint(path)) as checkpoint:
+        config = model_config(checkpoint.config)
+    return _fit(config, auto_scheme(path, threads) if weights == "auto" else weights, threads)
+
+
+def _fit(config: ModelConfig, scheme: str, threads: int | None) -> Fit:
+    from dashinfer_lab.engine.auto_weights import kept_bandwidth
+    from dashinfer_lab.models import build_graph
+    from dashinfer_lab.quantize import ELEMENT_BYTES, Scheme
+    from jit_kernels.isa import detect
+    from jit_kernels.runtime.topology import thread_plan
+
+    sizes: dict[str, int] = {}
+    graph = build_graph(config, Scheme.parse(scheme))
+    for weight in graph.weights:
+        panels, *groups = weight.stored_shapes().values()
+        scales = sum(prod(shape) for shape in groups) * _SCALE_BYTES
+        sizes[weight.name] = prod(panels) * ELEMENT_BYTES[weight.format] + scales
+    looked_up = {weight.name for weight in graph.weights if weight.role == "embedding"}
+    per_token = sum(size for name, size in sizes.items() if name not in looked_up)
+    bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
+    return Fit(
+        scheme=scheme,
+        num_parameters=sum(weight.num_elements for weight in graph.weights),
+        weight_bytes=sum(sizes.values()),
+        bytes_per_token=per_token,
+        kv_bytes=8
+        * config.num_layers
+        * config.num_kv_heads
+        * config.head_dim
+        * config.context_length,
+        context_length=config.context_length,
+        available_bytes=available_bytes(),
+        tokens_per_second=bandwidth * 1e9 / per_token if bandwidth else None,
+    )
+
+
+def available_bytes() -> int:
+    """Memory that is free, within what a container allows."""
+    import psutil
+
+    from jit_kernels.runtime.topology import read_text
+
+    available = psutil.virtual_memory().available
+    for limit, used in _CGROUPS:
+        texts = (read_text(limit) or "").strip(), (read_text(used) or "").strip()
+        if all(text.isdigit() for text in texts):
+            available = min(available, max(0, int(texts[0]) - int(texts[1])))
+    return available

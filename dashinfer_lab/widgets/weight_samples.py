@@ -1,0 +1,113 @@
+"""Samples of a model's matrices, from its checkpoint or its converted form; quantises nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.quantize import QuantizedRows, dequantize
+from jit_kernels.panels import PANEL_WIDTH, from_bf16, unpack_bf16, unpack_f32, unpack_groups
+from jit_kernels.panels import unpack_u8 as unpacked_codes
+
+if TYPE_CHECKING:
+    from dashinfer_lab.convert import Artifact
+    from dashinfer_lab.hub import Checkpoint
+    from dashinfer_lab.llm import LLM
+
+__all__ = ["MatrixSample", "sample_matrices"]
+
+_RUNS: Final = 3  # of neighbouring rows, spread over the matrix: a head's rows are alike
+_LAYER: Final = re.compile(r"\.(\d+)\.(?:\w+\.)*?(\w+)\.weight$")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixSample:
+    """Rows of one matrix of a layer, float32 [rows, K]."""
+
+    name: str
+    layer: int
+    kind: str
+    rows: NDArray[np.float32]
+
+
+def sample_matrices(model: str | Path | LLM) -> tuple[list[MatrixSample], str]:
+    """Sample every matrix of every layer, and say in which formats they are stored.
+
+    An `LLM` gives its converted weights, a name or path the checkpoint's. Raises `ConfigError` for
+    what is neither, and the errors of hub, checkpoint and artifact.
+    """
+    from dashinfer_lab.convert import Artifact, is_artifact
+    from dashinfer_lab.hub import open_checkpoint, resolve
+
+    if isinstance(model, str | Path):
+        path = resolve(model)
+        if not is_artifact(path):
+            with closing(open_checkpoint(path)) as checkpoint:
+                samples = list(_of_checkpoint(checkpoint))
+                return _some(samples, model), ", ".join(checkpoint.stored_bytes())
+        artifact = Artifact.open(path)
+    else:
+        artifact = getattr(model, "artifact", None)
+        if artifact is None:
+            raise ConfigError(f"{model!r:.80} is no model: give its name, its path or an LLM")
+    return _some(list(_of_artifact(artifact)), model), artifact.metadata["scheme"]
+
+
+def _some(samples: list[MatrixSample], model: object) -> list[MatrixSample]:
+    if not samples:
+        raise ConfigError(f"{model!r:.80} has no matrix in a layer, so there is nothing to compare")
+    return samples
+
+
+def _of_checkpoint(checkpoint: Checkpoint) -> Iterator[MatrixSample]:
+    for name in checkpoint.names():
+        found, shape = _LAYER.search(name), checkpoint.info(name).shape
+        if found is not None and len(shape) == 2:
+            runs = [
+                checkpoint.read(name, slice(start, start + PANEL_WIDTH))
+                for start in _starts(shape[0], PANEL_WIDTH)
+            ]
+            rows = np.concatenate([np.asarray(run, np.float32) for run in runs])
+            yield MatrixSample(name, int(found[1]), found[2], rows)
+
+
+def _of_artifact(artifact: Artifact) -> Iterator[MatrixSample]:
+    from dashinfer_lab.models import build_graph
+    from dashinfer_lab.quantize import Scheme
+
+    for weight in build_graph(artifact.config, Scheme.parse("fp32")).weights:
+        found = _LAYER.search(weight.name)
+        if found is not None and weight.is_matrix:
+            n, k = weight.shape
+            runs = [_panel(artifact, weight.name, p, k) for p in _starts(-(-n // PANEL_WIDTH), 1)]
+            yield MatrixSample(weight.name, int(found[1]), found[2], np.concatenate(runs)[:n])
+
+
+def _panel(artifact: Artifact, name: str, position: int, k: int) -> NDArray[np.float32]:
+    """The 16 rows of one panel, as the kernels see them."""
+    only = slice(position, position + 1)
+    panel: Any = artifact.tensor(name)[only]
+    if artifact.tensors[name].dtype == "F32":
+        return unpack_f32(panel, PANEL_WIDTH)
+    if artifact.tensors[name].dtype == "BF16":
+        return from_bf16(unpack_bf16(panel, PANEL_WIDTH, k))
+    scale, minimum = (
+        unpack_groups(artifact.tensor(f"{name}.{part}")[only], PANEL_WIDTH)
+        for part in ("scale", "minimum")
+    )
+    codes = unpacked_codes(panel, PANEL_WIDTH, k)
+    group = artifact.metadata["group_size"]
+    size: Any = int(group) if group.isdigit() else "row"
+    return dequantize(QuantizedRows(codes, scale, minimum), size)
+
+
+def _starts(count: int, length: int) -> list[int]:
+    return sorted({int(start) for start in np.linspace(0, max(count - length, 0), _RUNS)})
