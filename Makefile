@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart pull show run chat demo studio profile bench lab
-.PHONY: test test-browser test-oracle check format readme dist clean
+.PHONY: test test-notebooks test-browser test-oracle check format readme dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,13 +56,17 @@ profile: $(VENV)/.installed-core ## show where MODEL's time goes, operator by op
 bench: $(VENV)/.installed-core ## measure MODEL on this machine
 	@$(BIN)/dashinfer-lab bench "$$MODEL"
 
-lab: $(VENV)/.installed-lab ## open JupyterLab with everything a notebook needs
-	$(BIN)/jupyter lab
+lab: $(VENV)/.installed-lab ## open JupyterLab at the first notebook
+	$(BIN)/jupyter lab notebooks/00_quickstart.ipynb
 
 # The model is fetched before pytest starts: no test reaches for the network.
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/dashinfer-lab pull smollm2-135m
-	$(BIN)/python -m pytest -m "not oracle and not browser"
+	$(BIN)/python -m pytest -m "not oracle and not browser and not notebook"
+
+test-notebooks: $(VENV)/.installed-test ## run every notebook from top to bottom
+	$(BIN)/dashinfer-lab pull smollm2-135m
+	$(BIN)/python -m pytest tests/notebooks
 
 test-browser: $(VENV)/.installed-browser ## run the tests that need Debian's chromium
 	@command -v chromium >/dev/null || echo "chromium is not installed: its tests are skipped"

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.notebooks.conftest import JUPYTER_FOLDERS
+
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -51,23 +53,38 @@ def test_it_speaks_english_and_chinese(path: Path) -> None:
     assert [text for text in prose if not any("\u4e00" <= c <= "\u9fff" for c in text)] == []
 
 
+@each_notebook
+def test_it_begins_with_the_same_guarded_install(path: Path) -> None:
+    assert source(cells(path, "code")[0]) == INSTALL
+    assert any("version" in source(cell) for cell in cells(path, "code")[1:3])
+
+
+@pytest.mark.notebook
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Jupyter's own, on its event loops
+@pytest.mark.parametrize("ipywidgets", ["with ipywidgets", "without"])
 @each_notebook
 def test_it_runs_from_top_to_bottom_wherever_it_lies(
-    path: Path, embedded_gguf: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    path: Path,
+    ipywidgets: str,
+    embedded_gguf: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     monkeypatch.setenv("DASHINFER_LAB_EMBEDDED", str(embedded_gguf))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(path.parents[1]), *sys.path]))
-    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+    for name in JUPYTER_FOLDERS:
         monkeypatch.setenv(name, str(tmp_path / name))
     workspace = tmp_path / "mnt" / "workspace"
     workspace.mkdir(parents=True)
     copy = shutil.copy(path, workspace)
     notebook = nbformat.read(copy, as_version=4)
+    if ipywidgets == "without":
+        hide = nbformat.v4.new_code_cell("import sys; sys.modules['ipywidgets'] = None")
+        notebook.cells.insert(0, hide)
 
     nbclient.NotebookClient(
         notebook, timeout=100, kernel_name="python3", resources={"metadata": {"path": workspace}}
