@@ -72,6 +72,7 @@ class LLM:
     kv_cache_dtype: "fp32", which "auto" takes.  context_length, max_batch_tokens, kv_cache_bytes:
     see `LoadOptions`.  engine: see `EngineOptions`.
     progress: True shows a bar while the model is fetched or converted, where a person watches.
+    always_profile: time every step, for `get_op_profiling_info`; None asks AS_PROFILE.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class LLM:
         kv_cache_bytes: int | None = None,
         engine: EngineOptions | None = None,
         progress: LoadProgress | bool = True,
+        always_profile: bool | None = None,
         chaos_seed: int | None = None,
     ) -> None:
         if kv_cache_dtype not in _KV_CACHE_DTYPES:
@@ -96,7 +98,7 @@ class LLM:
             )
         _require_engine_options(engine)
         options = LoadOptions(threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed)
-        always_profile = profile_from_start()
+        always_profile = profile_from_start() if always_profile is None else always_profile
         self._weights = weights
         with _progress(progress) as told:
             self.artifact: Artifact = open_model(model, tokenizer, weights, threads, told)
@@ -246,7 +248,7 @@ class LLM:
         return OpProfile.of(recorder, self._profiler.measure_roof() if roof else None)
 
     def get_op_profiling_info(self) -> str:
-        """The report of all steps so far, with AS_PROFILE=ON; else raises `EngineError`."""
+        """The report of all steps so far, with always_profile; else raises `EngineError`."""
         return str(self._profiler.standing())
 
     def close(self) -> None:

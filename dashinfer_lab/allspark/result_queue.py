@@ -1,0 +1,208 @@
+"""A request's results as DashInfer hands them out: new ids at a time, and how far it is.
+
+        no token yet    tokens there, none taken    some taken        all taken
+submit ──▶ Init ───────▶ ContextFinished ─────────▶ Generating ─────▶ GenerateFinished
+                                                                 ├──▶ GenerateInterrupted (stopped)
+                                                                 └──▶ InternalError
+
+A status of the end comes with the last token that was taken, so that a loop of Get until then
+misses none; after `sync_request` it comes at once.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from dashinfer_lab.allspark._allspark import AsStatus, GenerateRequestStatus, status_of
+from dashinfer_lab.engine import RequestHandle
+from dashinfer_lab.errors import DashInferLabError
+from dashinfer_lab.events import RequestMetrics
+from dashinfer_lab.outputs import TokenEvent
+
+__all__ = ["STAT_KEYS", "GeneratedElements", "ResultQueue"]
+
+STAT_KEYS: Final = (
+    "arrival_time",
+    "first_token_time",
+    "last_token_time",
+    "finished_time",
+    "time_to_first_token",
+    "time_in_queue",
+    "context_token_length",
+    "generated_token_length",
+    "context_tps",
+    "generate_tps",
+)
+"""What `ResultQueue.RequestStatInfo` tells."""
+
+_ENDS: Final = {
+    "stop": GenerateRequestStatus.GenerateFinished,
+    "length": GenerateRequestStatus.GenerateFinished,
+    "cancelled": GenerateRequestStatus.GenerateInterrupted,
+    "error": GenerateRequestStatus.InternalError,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedElements:
+    """Tokens drawn since the last Get; itself a DLPack tensor of their ids, int64 [n].
+
+    token_logprobs_list: of each token, as the model rated it. log_probs_list: of each token, pairs
+    of id and log-probability, the likeliest first. Both are empty unless asked for.
+    """
+
+    ids_from_generate: list[int]
+    token_logprobs_list: list[float]
+    log_probs_list: list[list[tuple[int, float]]]
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return np.array(self.ids_from_generate, np.int64).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.empty(0, np.int64).__dlpack_device__()
+
+
+class ResultQueue:
+    """One consumer at a time. Dropped together with its handle, it cancels the request.
+
+    Of a request that was refused, every Get raises the reason.
+    """
+
+    def __init__(self, handle: RequestHandle | DashInferLabError) -> None:
+        self._pending: Final[list[TokenEvent]] = []
+        self._num_drawn = 0
+        self._last: TokenEvent | None = None
+        self._synced = False
+        self._handle: RequestHandle | None = None
+        if isinstance(handle, DashInferLabError):
+            self._last = TokenEvent(None, "", finish_reason="error", error=handle)
+        else:
+            self._handle = handle
+
+    def Get(self) -> GeneratedElements | None:
+        """Wait for new tokens and take all there are; None after the last. Raises its error."""
+        return self._get(None)
+
+    def GetNoWait(self) -> GeneratedElements | None:
+        """Take the new tokens; None where there are none now. Raises its error."""
+        return self._get(0)
+
+    def GetWithTimeout(self, timeout_ms: float) -> GeneratedElements | None:
+        """Wait at most so many milliseconds for new tokens; else None. Raises its error."""
+        return self._get(timeout_ms / 1000)
+
+    def GenerateStatus(self) -> GenerateRequestStatus:
+        """How far the request is, as its consumer knows it; see the drawing above."""
+        self._take(0)
+        if self._last is not None and (self._synced or not self._pending):
+            return _ENDS[self._last.finish_reason or "error"]
+        if not self._num_drawn:
+            return GenerateRequestStatus.Init
+        untouched = len(self._pending) == self._num_drawn
+        waiting = GenerateRequestStatus.ContextFinished
+        return waiting if untouched else GenerateRequestStatus.Generating
+
+    def GeneratedLength(self) -> int:
+        """Tokens drawn so far, taken or not."""
+        self._take(0)
+        return self._num_drawn
+
+    def RequestStatInfo(self) -> dict[str, float | int | None]:
+        """Times and counts; None where it has not come. Those of the end come with it.
+
+        arrival_time, first_token_time, last_token_time, finished_time: seconds of one clock.
+        time_to_first_token, time_in_queue: milliseconds.  context_tps, generate_tps: tokens a
+        second of prefill and of decode.
+        """
+        self._take(0)
+        metrics = None if self._last is None else self._last.metrics
+        return _stat_info(metrics)
+
+    def synchronise(self) -> AsStatus:
+        """Wait for the end; an interrupt cancels."""
+        try:
+            while self._last is None:
+                self._take(None)
+        except BaseException:
+            self.cancel()
+            raise
+        self._synced = True
+        return AsStatus.ALLSPARK_SUCCESS if self.error is None else status_of(self.error)
+
+    def cancel(self) -> None:
+        """Ask the engine to end the request; what was drawn stays to be taken."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    @property
+    def error(self) -> DashInferLabError | None:
+        """What ended the request, where an error did."""
+        return None if self._last is None else self._last.error
+
+    def _get(self, timeout: float | None) -> GeneratedElements | None:
+        self._take(0)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._pending and self._last is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            self._take(left)
+        if self._pending:
+            return self._element()
+        if self.error is not None:
+            raise self.error
+        return None
+
+    def _take(self, timeout: float | None) -> None:
+        """Receive what is there, waiting for the first so long."""
+        while self._last is None and self._handle is not None:
+            try:
+                event = self._handle.get(timeout)
+            except TimeoutError:
+                return
+            timeout = 0
+            if event is None:
+                return
+            if event.token_id is not None:
+                self._pending.append(event)
+                self._num_drawn += 1
+            if event.finish_reason is not None:
+                self._last = event
+
+    def _element(self) -> GeneratedElements:
+        events = tuple(self._pending)
+        self._pending.clear()
+        rated = [event.logprobs for event in events if event.logprobs is not None]
+        return GeneratedElements(
+            ids_from_generate=[e.token_id for e in events if e.token_id is not None],
+            token_logprobs_list=[each.logprob for each in rated],
+            log_probs_list=[list(each.top) for each in rated],
+        )
+
+    def __repr__(self) -> str:
+        return f"<ResultQueue {self.GenerateStatus().name}: {self._num_drawn} tokens>"
+
+
+def _stat_info(metrics: RequestMetrics | None) -> dict[str, float | int | None]:
+    if metrics is None:
+        return dict.fromkeys(STAT_KEYS)
+    queue, first = metrics.queue_seconds, metrics.ttft_seconds
+    prefill = None if queue is None or first is None else first - queue
+    seconds_per_token = metrics.seconds_per_token
+    values = (
+        metrics.arrival_seconds,
+        metrics.first_token_seconds,
+        metrics.last_token_seconds,
+        metrics.finished_seconds,
+        None if first is None else first * 1000,
+        None if queue is None else queue * 1000,
+        metrics.num_prompt_tokens,
+        metrics.num_output_tokens,
+        metrics.num_prompt_tokens / prefill if prefill else None,
+        1 / seconds_per_token if seconds_per_token else None,
+    )
+    return dict(zip(STAT_KEYS, values, strict=True))

@@ -1,0 +1,260 @@
+"""Requests by status, handle and queue: begun, waited for, stopped, released, dropped."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dashinfer_lab.allspark import AsStatus, Engine, GenerateRequestStatus, ResultQueue
+from dashinfer_lab.errors import ConfigError, EngineError, RequestError
+from tests.allspark.conftest import NAME
+
+PROMPT = [1, 7, 9]
+GREEDY = {"do_sample": False, "early_stopping": False, "max_length": 20}
+LONG = {**GREEDY, "max_length": 128}
+ALL_KEYS = {
+    "arrival_time",
+    "first_token_time",
+    "last_token_time",
+    "finished_time",
+    "time_to_first_token",
+    "time_in_queue",
+    "context_token_length",
+    "generated_token_length",
+    "context_tps",
+    "generate_tps",
+}
+
+
+def answer(engine: Engine, inputs: Any, config: dict[str, Any] = GREEDY) -> list[int]:
+    status, handle, queue = engine.start_request(NAME, inputs, config)
+    assert status is AsStatus.ALLSPARK_SUCCESS
+    assert engine.sync_request(NAME, handle) is AsStatus.ALLSPARK_SUCCESS
+    element = queue.Get()
+    assert element is not None
+    return element.ids_from_generate
+
+
+class Tensor:
+    """Offers DLPack and nothing else."""
+
+    def __init__(self, values: np.ndarray[Any, Any]) -> None:
+        self._values = values
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._values.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._values.__dlpack_device__()
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        PROMPT,
+        {"input_ids": [PROMPT]},
+        {"input_ids": np.array(PROMPT, np.int32)},
+        {"input_ids": np.array([PROMPT]), "attention_mask": np.ones((1, 3), np.int64)},
+        {"input_ids": Tensor(np.array([PROMPT]))},
+    ],
+    ids=["list", "nested", "numpy", "masked", "tensor"],
+)
+def test_ids_in_any_form_give_the_same_answer(engine: Engine, inputs: Any) -> None:
+    assert answer(engine, inputs) == answer(engine, {"input_ids": np.array([PROMPT])})
+
+
+def test_a_bare_dlpack_capsule_is_taken(engine: Engine) -> None:
+    capsule = np.array([PROMPT], np.int64).__dlpack__()
+
+    assert answer(engine, {"input_ids": capsule}) == answer(engine, PROMPT)
+
+
+def test_new_ids_are_a_dlpack_tensor(engine: Engine) -> None:
+    _, handle, queue = engine.start_request(NAME, PROMPT, GREEDY)
+    engine.sync_request(NAME, handle)
+    element = queue.Get()
+
+    assert element is not None
+    tensor = np.from_dlpack(element)
+    assert tensor.dtype == np.int64
+    assert tensor.tolist() == element.ids_from_generate
+
+
+@pytest.mark.parametrize("get", ["Get", "GetNoWait", "GetWithTimeout"])
+def test_each_way_to_get_loses_and_repeats_nothing(engine: Engine, get: str) -> None:
+    expected = answer(engine, PROMPT)
+    _, _handle, queue = engine.start_request(NAME, PROMPT, GREEDY)
+    found: list[int] = []
+    arguments = [1] if get == "GetWithTimeout" else []
+    while len(found) < len(expected):
+        element = getattr(queue, get)(*arguments)
+        found += [] if element is None else element.ids_from_generate
+
+    assert found == expected
+    assert queue.Get() is None
+    assert queue.GetNoWait() is None
+    assert queue.GenerateStatus() is GenerateRequestStatus.GenerateFinished
+    assert queue.GeneratedLength() == len(expected)
+
+
+def test_an_end_is_told_with_the_last_token_taken(engine: Engine) -> None:
+    _, handle, queue = engine.start_request(NAME, PROMPT, GREEDY)
+    while queue.GeneratedLength() < 17:
+        threading.Event().wait(0.001)
+
+    assert queue.GenerateStatus() is GenerateRequestStatus.ContextFinished
+    engine.sync_request(NAME, handle)
+    assert queue.GenerateStatus() is GenerateRequestStatus.GenerateFinished
+
+
+def test_times_and_counts_come_with_the_end(engine: Engine) -> None:
+    _, handle, queue = engine.start_request(NAME, PROMPT, LONG)
+    assert set(queue.RequestStatInfo()) == ALL_KEYS
+    engine.sync_request(NAME, handle)
+    info = queue.RequestStatInfo()
+
+    assert info["context_token_length"] == 3
+    assert info["generated_token_length"] == 125
+    assert set(info) == ALL_KEYS
+    assert all(value is not None and value >= 0 for value in info.values())
+    in_order = ["arrival_time", "first_token_time", "last_token_time", "finished_time"]
+    times = [info[key] for key in in_order]
+    assert times == sorted(times, key=lambda time: time or 0.0)
+
+
+def test_logprobs_come_for_each_token(engine: Engine) -> None:
+    config = {**GREEDY, "logprobs": True, "top_logprobs": 3}
+    _, handle, queue = engine.start_request(NAME, PROMPT, config)
+    engine.sync_request(NAME, handle)
+    element = queue.Get()
+
+    assert element is not None
+    assert [top[0][0] for top in element.log_probs_list] == element.ids_from_generate
+    assert [top[0][1] for top in element.log_probs_list] == element.token_logprobs_list
+    assert {len(top) for top in element.log_probs_list} == {3}
+
+
+def test_a_stopped_request_keeps_its_tokens(engine: Engine) -> None:
+    _, handle, queue = engine.start_request(NAME, PROMPT, LONG)
+    first = queue.Get()
+    assert first is not None
+    assert engine.stop_request(NAME, handle) is AsStatus.ALLSPARK_SUCCESS
+    assert engine.stop_request(NAME, handle) is AsStatus.ALLSPARK_SUCCESS
+    engine.sync_request(NAME, handle)
+    rest = queue.Get()
+    taken = first.ids_from_generate + ([] if rest is None else rest.ids_from_generate)
+
+    assert taken == answer(engine, PROMPT, LONG)[: len(taken)]
+    assert queue.GenerateStatus() in (
+        GenerateRequestStatus.GenerateInterrupted,
+        GenerateRequestStatus.GenerateFinished,  # it may have been done before it was stopped
+    )
+
+
+def test_a_released_request_is_known_no_more(engine: Engine) -> None:
+    _, handle, _queue = engine.start_request(NAME, PROMPT, GREEDY)
+    assert engine.release_request(NAME, handle) is AsStatus.ALLSPARK_SUCCESS
+
+    for call in (engine.sync_request, engine.stop_request, engine.release_request):
+        assert call(NAME, handle) is AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID
+
+
+def test_all_requests_are_waited_for_at_once(engine: Engine) -> None:
+    started = [engine.start_request(NAME, [i, 9], GREEDY) for i in range(7)]
+    assert engine.sync_request(NAME, None) is AsStatus.ALLSPARK_SUCCESS
+
+    states = {queue.GenerateStatus() for _, _, queue in started}
+    assert states == {GenerateRequestStatus.GenerateFinished}
+
+
+def test_who_drops_handle_and_queue_cancels(engine: Engine) -> None:
+    held = [engine.start_request(NAME, [i, 9], LONG) for i in range(12)]
+    before = engine.get_as_engine_stat(NAME).total_generated_token
+    held.clear()
+    gc.collect()
+    answer(engine, PROMPT, {**GREEDY, "max_length": 4})
+    stat = engine.get_as_engine_stat(NAME)
+
+    assert (stat.used_span, stat.running_request, stat.pending_request) == (0, 0, 0)
+    assert stat.total_generated_token - before < 12 * 125
+
+
+def test_a_queue_alone_keeps_its_request(engine: Engine) -> None:
+    queue: ResultQueue = engine.start_request(NAME, PROMPT, GREEDY)[2]
+    gc.collect()
+    found: list[int] = []
+    while (element := queue.Get()) is not None:
+        found += element.ids_from_generate
+
+    assert found == answer(engine, PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "config", "status"),
+    [
+        ([], {}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ([1, 9999], {}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ([[1], [2]], {}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ([1.5], {}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ({"input_ids": [1, 2], "attention_mask": [0, 1]}, {}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ([1], {"temperature": float("nan")}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ([1], {"top_logprobs": 11}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ([1] * 128, {}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
+        ([1] * 8, {"max_length": 8}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
+    ],
+)
+def test_what_cannot_be_served_says_why_and_the_engine_goes_on(
+    engine: Engine, inputs: Any, config: dict[str, Any], status: AsStatus
+) -> None:
+    found, handle, queue = engine.start_request(NAME, inputs, config)
+
+    assert (found, handle) == (status, None)
+    assert queue.GenerateStatus() is GenerateRequestStatus.InternalError
+    for get in (queue.Get, queue.GetNoWait):
+        with pytest.raises(RequestError):
+            get()
+    assert answer(engine, PROMPT)
+
+
+def test_a_model_that_is_not_there_is_named_with_those_that_are(engine: Engine) -> None:
+    with pytest.raises(ConfigError, match="'other'.*loaded: tiny"):
+        engine.start_request("other", PROMPT)
+
+
+@pytest.fixture
+def _started_again(engine: Engine) -> Iterator[None]:
+    yield
+    engine.start_model(NAME)
+
+
+@pytest.mark.usefixtures("_started_again")
+def test_a_stopped_model_takes_requests_once_it_is_started_again(engine: Engine) -> None:
+    _, _handle, open_queue = engine.start_request(NAME, PROMPT, LONG)
+    engine.stop_model(NAME)
+    status, _, queue = engine.start_request(NAME, PROMPT, GREEDY)
+
+    assert status is AsStatus.ALLSPARK_INVALID_CALL_ERROR
+    with pytest.raises(EngineError, match="start_model"):
+        queue.Get()
+    while open_queue.Get() is not None:
+        pass
+    engine.start_model(NAME)
+    assert answer(engine, PROMPT)
+
+
+def test_the_stat_counts_what_was_done(engine: Engine) -> None:
+    before = engine.get_as_engine_stat(NAME)
+    answer(engine, PROMPT)
+    stat = engine.get_as_engine_stat(NAME)
+
+    assert stat.total_prefill_token - before.total_prefill_token == 3
+    assert stat.total_generated_token - before.total_generated_token == 16  # the first is prefill's
+    assert stat.free_token == stat.total_token == stat.total_span * stat.span_size
+    assert stat.process_token_persec > stat.generate_token_persec > 0
+    assert stat.ToMap()["model_name"] == NAME
+    assert f"free_span = {stat.free_span}" in stat.ToString()
