@@ -18,7 +18,7 @@ from dashinfer_lab.quantize import Scheme
 
 __all__ = ["converted", "converted_checkpoint"]
 
-_SOURCES = ("*.safetensors", "*.gguf", "*.json", "*.model", "*.jinja")
+_SOURCES = ("*.safetensors", "*.gguf", "*.json", "*.model", "*.jinja", "merges.txt")
 
 
 def converted(source: Path, scheme: Scheme | str, progress: Progress | None = None) -> Path:

@@ -1,7 +1,6 @@
 """A tokenizer's files out of GGUF metadata; needs no tokenizer library and reads no file.
 
-Byte-level BPE (GGUF's "gpt2") with the pre-tokenizers listed here. The split rules are those of
-the Hugging Face tokenizer that each GGUF `pre` name stands for.
+Byte-level BPE (GGUF's "gpt2") with the pre-tokenizers of `byte_level_bpe`.
 """
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from collections.abc import Mapping
 from typing import cast
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.hub.byte_level_bpe import SPLITS, added_token, byte_level_bpe, merge_pairs
 from dashinfer_lab.hub.files import token_ids
 from dashinfer_lab.hub.gguf_config import token_text
 
 __all__ = ["generation_config", "tokenizer_config", "tokenizer_json"]
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
-
-_DIGITS: dict[str, object] = {"type": "Digits", "individual_digits": True}
-_PRE_TOKENIZERS: dict[str, list[dict[str, object]]] = {
-    "gpt-2": [],
-    "smollm": [_DIGITS],
+_OTHER_NAMES = {
+    "llama3": "llama-bpe",
+    "llama-v3": "llama-bpe",
+    "deepseek-r1-qwen": "qwen2",
 }
-"""What comes before GPT-2's own byte-level split, by the GGUF name of the pre-tokenizer."""
+"""Pre-tokenizers that split as another of `SPLITS` does."""
 
 
 def tokenizer_json(metadata: Mapping[str, object]) -> dict[str, object]:
@@ -31,10 +30,10 @@ def tokenizer_json(metadata: Mapping[str, object]) -> dict[str, object]:
     Raises UnsupportedModelError for a tokenizer of another kind, CheckpointError for a damaged one.
     """
     kind, pre = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "gpt-2")
-    if kind != "gpt2" or not isinstance(pre, str) or pre not in _PRE_TOKENIZERS:
+    if kind != "gpt2" or not isinstance(pre, str) or _OTHER_NAMES.get(pre, pre) not in SPLITS:
         raise UnsupportedModelError(
             f"the GGUF tokenizer {kind!r} with pre-tokenizer {pre!r} is not supported; byte-level "
-            f"BPE ('gpt2') with {', '.join(sorted(_PRE_TOKENIZERS))} is. Use the model's "
+            f"BPE ('gpt2') with {', '.join(sorted(SPLITS))} is. Use the model's "
             "safetensors checkpoint, which brings tokenizer.json."
         )
     tokens = _strings(metadata, "tokenizer.ggml.tokens")
@@ -42,38 +41,15 @@ def tokenizer_json(metadata: Mapping[str, object]) -> dict[str, object]:
     if len(vocab) != len(tokens):
         repeated = next(token for i, token in enumerate(tokens) if vocab[token] != i)
         raise CheckpointError(f"the GGUF vocabulary holds {repeated!r} twice")
-    add_prefix_space = bool(metadata.get("tokenizer.ggml.add_space_prefix", False))
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": add_prefix_space,
-        "trim_offsets": True,
-        "use_regex": True,
-    }
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": _added_tokens(metadata, tokens),
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [*_PRE_TOKENIZERS[pre], byte_level],
-        },
-        "post_processor": _post_processor(metadata, vocab),
-        "decoder": byte_level | {"add_prefix_space": True},
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
-            "vocab": vocab,
-            "merges": _merges(metadata, vocab),
-        },
-    }
+    lines = _strings(metadata, "tokenizer.ggml.merges")
+    return byte_level_bpe(
+        vocab,
+        list(merge_pairs(lines, vocab, "the GGUF")),
+        _added_tokens(metadata, tokens),
+        split=_OTHER_NAMES.get(pre, pre),
+        add_prefix_space=bool(metadata.get("tokenizer.ggml.add_space_prefix", False)),
+        post_processor=_post_processor(metadata, vocab),
+    )
 
 
 def tokenizer_config(metadata: Mapping[str, object]) -> dict[str, object]:
@@ -121,28 +97,10 @@ def _added_tokens(metadata: Mapping[str, object], tokens: list[str]) -> list[dic
             "have as many types"
         )
     return [
-        {
-            "id": token_id,
-            "content": token,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": kind != _USER_DEFINED,
-        }
+        added_token(token_id, token, special=kind != _USER_DEFINED)
         for token_id, (token, kind) in enumerate(zip(tokens, types, strict=True))
         if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)
     ]
-
-
-def _merges(metadata: Mapping[str, object], vocab: Mapping[str, int]) -> list[list[str]]:
-    merges: list[list[str]] = []
-    for line in _strings(metadata, "tokenizer.ggml.merges"):
-        left, _, right = line.partition(" ")
-        if left not in vocab or right not in vocab or left + right not in vocab:
-            raise CheckpointError(f"the GGUF merge {line!r} joins what the vocabulary lacks")
-        merges.append([left, right])
-    return merges
 
 
 def _post_processor(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from dashinfer_lab.hub.bpe_files import bpe_tokenizer_json
 from dashinfer_lab.hub.files import (
     confined,
     read_json_object,
@@ -19,7 +20,8 @@ __all__ = ["copy_tokenizer"]
 def copy_tokenizer(source: Path, config: Mapping[str, object], directory: Path) -> None:
     """Copy what `source` holds; the chat template and every EOS go into the two configs.
 
-    `config` is the model's. Without a tokenizer.json, generation_config.json alone is written.
+    `config` is the model's. A missing tokenizer.json is made from vocab.json and merges.txt; where
+    it cannot be, generation_config.json alone is written.
     """
     generation = _optional(source, "generation_config.json")
     ends = [
@@ -32,14 +34,18 @@ def copy_tokenizer(source: Path, config: Mapping[str, object], directory: Path) 
         generation.setdefault("bos_token_id", config["bos_token_id"])
     write_json(directory / "generation_config.json", generation)
     path = confined(source, "tokenizer.json")
-    if not path.is_file():
-        return
     settings = _optional(source, "tokenizer_config.json")
+    made = None if path.is_file() else bpe_tokenizer_json(source, settings)
+    if made is None and not path.is_file():
+        return
     template = confined(source, "chat_template.jinja")
     if template.is_file():
         settings["chat_template"] = template.read_text(encoding="utf-8", errors="replace")
     write_json(directory / "tokenizer_config.json", settings)
-    write_atomically(directory / "tokenizer.json", path.read_bytes())
+    if made is None:
+        write_atomically(directory / "tokenizer.json", path.read_bytes())
+    else:
+        write_json(directory / "tokenizer.json", made, indent=None)
 
 
 def _optional(directory: Path, name: str) -> dict[str, object]:
