@@ -13,6 +13,7 @@ DashInferLabError
 └── EngineError              the engine cannot serve
     ├── EngineClosedError    it was closed
     ├── EngineBusyError      its queue is full
+    ├── DeadlineError        a request's time was over; the others go on
     ├── NonFiniteError       a request met NaN or infinity and ended; the others go on
     └── SamplingError        no token could be drawn for a request; the others go on
 """
@@ -25,6 +26,7 @@ __all__ = [
     "ConfigError",
     "ConversionError",
     "DashInferLabError",
+    "DeadlineError",
     "EngineBusyError",
     "EngineClosedError",
     "EngineError",
@@ -88,6 +90,10 @@ class EngineClosedError(EngineError):
 
 class EngineBusyError(EngineError):
     """The engine's queue is full."""
+
+
+class DeadlineError(EngineError):
+    """A request's time was over and it was ended; the others go on."""
 
 
 class NonFiniteError(EngineError):

@@ -12,7 +12,13 @@ __all__ = ["RequestMetrics", "StepEvent"]
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One step of the engine: what was in the batch, how long it took, what the cache holds."""
+    """One step of the engine: what was in the batch, how long it took, what the cache holds.
+
+    predicted_seconds: what `run_seconds` was expected to be; None before enough was measured.
+    num_prefix_hits, num_cached_tokens: newcomers of this step that found pages computed, and the
+    tokens they need not compute.  num_pages_cached: pages nobody uses whose contents are kept; they
+    are not among `num_pages_used`.  num_expired: requests whose time was over.
+    """
 
     index: int
     begin_seconds: float
@@ -27,11 +33,19 @@ class StepEvent:
     num_finished: int
     num_pages_used: int
     num_pages: int
+    num_pages_cached: int = 0
+    num_prefix_hits: int = 0
+    num_cached_tokens: int = 0
+    num_expired: int = 0
+    predicted_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RequestMetrics:
-    """Times and counts of one request; None where it has not come so far."""
+    """Times and counts of one request; None where it has not come so far.
+
+    num_cached_tokens: of the prompt, taken from pages that were computed before.
+    """
 
     arrival_seconds: float
     first_scheduled_seconds: float | None
@@ -41,6 +55,7 @@ class RequestMetrics:
     num_prompt_tokens: int
     num_output_tokens: int
     num_preemptions: int
+    num_cached_tokens: int = 0
 
     @property
     def queue_seconds(self) -> float | None:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from dashinfer_lab.config import ModelConfig, profile_from_start
-from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle
+from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle, RequestOptions
 from dashinfer_lab.engine.loading import LoadOptions, load_runner
 from dashinfer_lab.engine.opening import open_model
 from dashinfer_lab.engine.profiler import Profiler
@@ -21,6 +22,16 @@ from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
 from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
 from dashinfer_lab.progress import LoadProgress, load_bars
+from dashinfer_lab.prompts import (
+    NOT_UNDERSTOOD,
+    Message,
+    Prompt,
+    is_list,
+    options_for,
+    params_for,
+    prompt_text,
+    prompts_in,
+)
 from dashinfer_lab.sampling import SamplingParams
 from dashinfer_lab.sampling.defaults import model_defaults
 
@@ -33,17 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LLM", "MemoryReport", "Message", "Prompt"]
 
-Prompt = str | Mapping[str, Any]
-"""Text, `{"prompt": text}` or `{"prompt_token_ids": [...]}`."""
-
-Message = Mapping[str, Any]
-"""`{"role": "system" | "user" | "assistant", "content": text}`."""
-
 _KV_CACHE_DTYPES = ("auto", "fp32")
-_NOT_UNDERSTOOD = (
-    'is not understood: give text, {"prompt": text} or {"prompt_token_ids": [...]}, or a list of '
-    "such prompts"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +162,20 @@ class LLM:
         self,
         prompts: Prompt | Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        priority: Sequence[int] | None = None,
     ) -> list[RequestOutput]:
         """Complete every prompt, batched together; one output for each, in order.
 
+        priority: one for each prompt, lower is earlier; see `RequestOptions`. A prompt of
+        {"prompt_token_ids": [...], "cache_salt": text} shares pages under that salt alone.
         An interrupt cancels them all. A prompt that cannot be served raises `RequestError`, and
         none is begun.
         """
-        wanted = _prompts(prompts)
-        texts = [_prompt_text(prompt) for prompt in wanted]
-        return self._complete(texts, [self._ids(prompt) for prompt in wanted], sampling_params)
+        wanted = prompts_in(prompts)
+        texts = [prompt_text(prompt) for prompt in wanted]
+        options = options_for(wanted, priority)
+        return self._complete(texts, [self._ids(p) for p in wanted], sampling_params, options)
 
     def chat(
         self,
@@ -177,7 +183,7 @@ class LLM:
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[RequestOutput]:
         """Answer a conversation, or several, through the model's chat template."""
-        many = _is_list(messages) and bool(messages) and _is_list(messages[0])
+        many = is_list(messages) and bool(messages) and is_list(messages[0])
         conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
         ids = [self._chat_ids(conversation) for conversation in conversations]
         return self._complete([None] * len(ids), ids, sampling_params)
@@ -190,7 +196,11 @@ class LLM:
         return (event.text for event in handle if event.text)
 
     def submit(
-        self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
+        self,
+        prompt: Prompt | Sequence[Message],
+        sampling_params: SamplingParams | None = None,
+        *,
+        options: RequestOptions | None = None,
     ) -> RequestHandle:
         """Begin an answer and return its handle: tokens as they come, `cancel`, metrics.
 
@@ -198,10 +208,10 @@ class LLM:
         may take the rest of the context. A full queue lets the caller wait. Raises `RequestError`.
         """
         whole = replace(self.default_sampling_params, max_tokens=None)
-        (params,) = _params_for(1, whole if sampling_params is None else sampling_params)
+        (params,) = params_for(1, whole if sampling_params is None else sampling_params)
         is_prompt = isinstance(prompt, str | Mapping)
         ids = self._ids(prompt) if is_prompt else self._chat_ids(prompt)
-        return self._engine.submit(ids, params, block=True)
+        return self._engine.submit(ids, params, block=True, options=options)
 
     def logits(
         self, token_ids: Sequence[int], positions: Sequence[int] | None = None
@@ -243,8 +253,10 @@ class LLM:
         """
         params = sampling_params or SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
         ids = self._ids(prompt) if isinstance(prompt, str | Mapping) else self._chat_ids(prompt)
+        # Nobody has computed the prompt under this salt: there is a prefill to look at.
+        alone = RequestOptions(cache_salt=token_hex(16))
         with self.profiling() as recorder:
-            self._complete([None], [ids], params)
+            self._complete([None], [ids], params, [alone])
         return OpProfile.of(recorder, self._profiler.measure_roof() if roof else None)
 
     def get_op_profiling_info(self) -> str:
@@ -280,12 +292,15 @@ class LLM:
         texts: Sequence[str | None],
         ids: Sequence[Iterable[int]],
         params: SamplingParams | Sequence[SamplingParams] | None,
+        options: Sequence[RequestOptions] | None = None,
     ) -> list[RequestOutput]:
-        chosen = _params_for(len(ids), self.default_sampling_params if params is None else params)
+        chosen = params_for(len(ids), self.default_sampling_params if params is None else params)
         handles: list[list[RequestHandle]] = []
         try:
-            for tokens, wanted in zip(ids, chosen, strict=True):
-                handles.append(self._engine.submit_choices(tokens, wanted, block=True))
+            served = options or [RequestOptions()] * len(ids)
+            for tokens, wanted, how in zip(ids, chosen, served, strict=True):
+                choices = self._engine.submit_choices(tokens, wanted, block=True, options=how)
+                handles.append(choices)
             return [_output(text, group) for text, group in zip(texts, handles, strict=True)]
         except BaseException:
             for group in handles:
@@ -300,7 +315,7 @@ class LLM:
             return prompt["prompt_token_ids"]
         if isinstance(prompt.get("prompt"), str):
             return self._required_tokenizer().encode(prompt["prompt"])
-        raise RequestError(f"a prompt with keys {list(prompt)!r:.80} {_NOT_UNDERSTOOD}")
+        raise RequestError(f"a prompt with keys {list(prompt)!r:.80} {NOT_UNDERSTOOD}")
 
     def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
         if not messages:
@@ -338,41 +353,6 @@ def _tokenizer(artifact: Artifact) -> Tokenizer | None:
     if not (artifact.directory / "tokenizer.json").is_file():
         return None
     return Tokenizer.load(artifact.directory)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
-
-
-def _prompts(given: object) -> list[Prompt]:
-    """One prompt or several as a list; a stranger to the types is named as such."""
-    several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
-    prompts = list(cast("Iterable[object]", given)) if several else [given]
-    for prompt in prompts:
-        if not isinstance(prompt, str | Mapping):
-            raise RequestError(f"the prompt {prompt!r:.80} {_NOT_UNDERSTOOD}")
-    return cast("list[Prompt]", prompts)
-
-
-def _prompt_text(prompt: Prompt) -> str | None:
-    return prompt if isinstance(prompt, str) else prompt.get("prompt")
-
-
-def _params_for(count: int, params: object) -> list[SamplingParams]:
-    if isinstance(params, SamplingParams):
-        return [params] * count
-    listed = list(cast("Sequence[object]", params)) if _is_list(params) else [params]
-    chosen = [each for each in listed if isinstance(each, SamplingParams)]
-    if len(chosen) != len(listed):
-        raise RequestError(
-            f"sampling_params={params!r:.80} is not possible: give a SamplingParams, or a list of "
-            "one for each prompt"
-        )
-    if len(chosen) != count:
-        raise RequestError(
-            f"{len(chosen)} sampling params for {count} prompts: give one, or {count}"
-        )
-    return chosen
 
 
 def _output(text: str | None, handles: Sequence[RequestHandle]) -> RequestOutput:

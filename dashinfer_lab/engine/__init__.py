@@ -6,6 +6,7 @@ from dashinfer_lab.engine.batch import Chunk, ChunkResult, LogitRows, ModelRunne
 from dashinfer_lab.engine.engine import Engine, EngineStats
 from dashinfer_lab.engine.handle import RequestHandle
 from dashinfer_lab.engine.options import EngineOptions
+from dashinfer_lab.engine.request_options import RequestOptions
 from dashinfer_lab.engine.text_stream import DecoderFactory, IncrementalDecoder
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "LogitRows",
     "ModelRunner",
     "RequestHandle",
+    "RequestOptions",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.errors import DashInferLabError
+from dashinfer_lab.kvcache import PrefixKey
 from dashinfer_lab.sampling import SamplingState, TokenLogprobs
 
 __all__ = ["Chunk", "ChunkResult", "LogitRows", "ModelRunner", "PromptScoring"]
@@ -38,6 +39,7 @@ class Chunk:
     scoring: with logit_rows "all"; log-probabilities then come instead of logits.
     decoding: the tokens follow a drawn one.  reaches_end: no known token is left to compute.
     stop_ids: drawn ids after which nothing is to be computed.
+    num_shared: first tokens of the request that were found computed.
     """
 
     request_id: int
@@ -51,6 +53,7 @@ class Chunk:
     decoding: bool = False
     reaches_end: bool = False
     stop_ids: Sequence[int] = ()
+    num_shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,15 @@ class ModelRunner(Protocol):
     @property
     def context_length(self) -> int:
         """Positions the model knows."""
+        ...
+
+    @property
+    def prefix_key(self) -> PrefixKey | None:
+        """What pages depend on beside tokens; None where pages of one request serve no other."""
+        ...
+
+    def copy_page(self, source: int, target: int) -> None:
+        """Write what one page holds into another; never called without a `prefix_key`."""
         ...
 
     def step(self, chunks: Sequence[Chunk]) -> Sequence[ChunkResult]:

@@ -11,9 +11,16 @@ from dashinfer_lab.engine.batch import ChunkResult, ModelRunner
 from dashinfer_lab.engine.options import EngineOptions
 from dashinfer_lab.engine.request import Request, RequestState
 from dashinfer_lab.engine.scheduler import Assignment, Scheduler
-from dashinfer_lab.errors import DashInferLabError, EngineError, NonFiniteError
+from dashinfer_lab.engine.sharing import PageSharing
+from dashinfer_lab.engine.step_cost import StepWork
+from dashinfer_lab.errors import (
+    DashInferLabError,
+    DeadlineError,
+    EngineError,
+    NonFiniteError,
+)
 from dashinfer_lab.events import StepEvent
-from dashinfer_lab.kvcache import PagePool
+from dashinfer_lab.kvcache import PagePool, PrefixCache
 
 __all__ = ["EngineCore", "StepTotals"]
 
@@ -31,6 +38,9 @@ class StepTotals:
     num_decode_tokens: int = 0
     num_finished: int = 0
     num_preempted: int = 0
+    num_prefix_hits: int = 0
+    num_cached_tokens: int = 0
+    num_expired: int = 0
 
 
 class _StepTimes(NamedTuple):
@@ -47,7 +57,14 @@ class EngineCore:
         self, runner: ModelRunner, options: EngineOptions, clock: Callable[[], float]
     ) -> None:
         self.pool: Final = PagePool(runner.num_pages, runner.page_size)
-        self.scheduler: Final = Scheduler(self.pool, options.limits(runner))
+        self.prefixes: Final = PrefixCache(self.pool, options.prefix_cache_ttl)
+        self._sharing: Final = PageSharing(
+            self.pool,
+            runner.prefix_key,
+            self.prefixes if options.enable_prefix_caching else None,
+            runner.copy_page,
+        )
+        self.scheduler: Final = Scheduler(self.pool, options.limits(runner), self._sharing)
         self.totals: Final = StepTotals()
         # Replaced, never changed in place: other threads subscribe while a step reads it.
         self.subscribers: tuple[Callable[[StepEvent], None], ...] = ()
@@ -81,18 +98,26 @@ class EngineCore:
         """Compute one batch. An error of the model is an `EngineError` and leaves no way on."""
         before = replace(self.totals)
         begin = self._clock()
+        self.prefixes.expire(begin)
+        self._end_overdue(begin)
+        if not self.has_work:
+            return
         batch = self._next_batch(begin)
+        work = _work(batch)
+        predicted = self.scheduler.cost.predict(work) if self.scheduler.cost.known else None
         scheduled = self._clock()
         walks = self._compute(batch)
         computed = self._clock()
         self._seconds_a_walk = (computed - scheduled) / len(walks)
+        self.scheduler.cost.observe(work, self._seconds_a_walk)
         self.totals.num_decode_tokens += (len(walks) - 1) * len(batch)
         for ahead, results in enumerate(walks):
             self._hand_out(batch, results, computed, ahead)
         self.totals.num_steps += 1
         if self.subscribers:
             times = _StepTimes(begin, scheduled, computed, self._clock())
-            self._publish(self._event(times, len(batch), before))
+            expected = None if predicted is None else predicted * len(walks)
+            self._publish(self._event(times, len(batch), before, expected))
 
     def _next_batch(self, now: float) -> list[Assignment]:
         batch = self.scheduler.schedule()
@@ -106,7 +131,16 @@ class EngineCore:
             else:
                 self.totals.num_prefill_tokens += span.length
         self.totals.num_preempted = self.scheduler.num_preempted
+        self.totals.num_prefix_hits = self.scheduler.num_prefix_hits
+        self.totals.num_cached_tokens = self.scheduler.num_cached_tokens
         return batch
+
+    def _end_overdue(self, now: float) -> None:
+        for request in self.scheduler.overdue(now):
+            request.fail(_overdue(request), now)
+            self.scheduler.retire(request)
+            self.totals.num_expired += 1
+            self.totals.num_finished += 1
 
     def _num_walks(self, batch: list[Assignment]) -> int:
         """Tokens that every request of a batch may draw before anybody looks."""
@@ -147,14 +181,19 @@ class EngineCore:
             if result.error is not None:
                 request.fail(result.error, now)
             elif result.finite:
+                request.num_computed = span.end
+                self._sharing.keep(request)
                 request.accept(span, result, now)
             else:
+                self._sharing.forget(request)
                 request.fail(_not_finite(request), now)
             if request.finished:
                 self.scheduler.retire(request)
                 self.totals.num_finished += 1
 
-    def _event(self, times: _StepTimes, num_requests: int, before: StepTotals) -> StepEvent:
+    def _event(
+        self, times: _StepTimes, num_requests: int, before: StepTotals, predicted: float | None
+    ) -> StepEvent:
         now = self.totals
         return StepEvent(
             index=before.num_steps,
@@ -170,6 +209,11 @@ class EngineCore:
             num_finished=now.num_finished - before.num_finished,
             num_pages_used=self.pool.num_used,
             num_pages=self.pool.num_pages,
+            num_pages_cached=self.pool.num_idle,
+            num_prefix_hits=now.num_prefix_hits - before.num_prefix_hits,
+            num_cached_tokens=now.num_cached_tokens - before.num_cached_tokens,
+            num_expired=now.num_expired - before.num_expired,
+            predicted_seconds=predicted,
         )
 
     def _publish(self, event: StepEvent) -> None:
@@ -187,6 +231,20 @@ class EngineCore:
     def unsubscribe(self, subscriber: Callable[[StepEvent], None]) -> None:
         """Tell a subscriber no more."""
         self.subscribers = tuple(s for s in self.subscribers if s is not subscriber)
+
+
+def _work(batch: list[Assignment]) -> StepWork:
+    work = StepWork()
+    for _, span in batch:
+        work = work.with_span(span.start, span.length, span.num_logit_rows)
+    return work
+
+
+def _overdue(request: Request) -> DeadlineError:
+    return DeadlineError(
+        f"request {request.request_id} was not done within its timeout_seconds="
+        f"{request.options.timeout_seconds:g}: give it more time, or ask for less"
+    )
 
 
 def _not_finite(request: Request) -> NonFiniteError:

@@ -23,6 +23,7 @@ from dashinfer_lab.engine.logit_request import LogitRequest
 from dashinfer_lab.engine.loop import EngineLoop
 from dashinfer_lab.engine.options import EngineOptions
 from dashinfer_lab.engine.prompt_scores import PromptScores
+from dashinfer_lab.engine.request_options import RequestOptions
 from dashinfer_lab.engine.text_stream import DecoderFactory, TextStream
 from dashinfer_lab.engine.waiting import take
 from dashinfer_lab.errors import DashInferLabError, RequestError
@@ -46,6 +47,22 @@ class EngineStats:
     num_finished: int
     num_preempted: int
     num_refused: int
+    num_pages_cached: int = 0
+    num_prefix_hits: int = 0
+    num_cached_tokens: int = 0
+    num_expired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What all choices of a prompt have in common."""
+
+    ids: list[int]
+    params: SamplingParams
+    max_tokens: int
+    seed: int
+    words: Sequence[Sequence[int]]
+    options: RequestOptions
 
 
 class Engine:
@@ -81,7 +98,12 @@ class Engine:
         self._finalizer: Final = weakref.finalize(self, self._loop.close)
 
     def submit(
-        self, token_ids: Iterable[int], params: SamplingParams | None = None, *, block: bool = False
+        self,
+        token_ids: Iterable[int],
+        params: SamplingParams | None = None,
+        *,
+        block: bool = False,
+        options: RequestOptions | None = None,
     ) -> RequestHandle:
         """Queue one prompt with one choice; refused ones raise `RequestError`.
 
@@ -90,12 +112,20 @@ class Engine:
         params = params or SamplingParams()
         if params.n != 1:
             raise RequestError(f"n={params.n} has several handles: use submit_choices")
-        return self.submit_choices(token_ids, params, block=block)[0]
+        return self.submit_choices(token_ids, params, block=block, options=options)[0]
 
     def submit_choices(
-        self, token_ids: Iterable[int], params: SamplingParams, *, block: bool = False
+        self,
+        token_ids: Iterable[int],
+        params: SamplingParams,
+        *,
+        block: bool = False,
+        options: RequestOptions | None = None,
     ) -> list[RequestHandle]:
-        """Queue `params.n` choices of one prompt, all or none; they share a seed and differ."""
+        """Queue `params.n` choices of one prompt, all or none; they share a seed and differ.
+
+        The first computes the prompt, whose pages the others share.
+        """
         self._loop.mailbox.require_possible(params.n)
         ids = self._capacity.check_ids(token_ids)
         max_tokens = self._capacity.max_new_tokens(len(ids), params.max_tokens)
@@ -103,10 +133,10 @@ class Engine:
             raise RequestError("stop texts need a tokenizer, and this engine has none")
         seed = secrets.randbits(64) if params.seed is None else params.seed
         words = self._bad_words(params)
-        requests = [
-            self._request(ids, params, max_tokens, seed, choice, words)
-            for choice in range(params.n)
-        ]
+        asked = _Asked(ids, params, max_tokens, seed, words, options or RequestOptions())
+        requests = [self._request(asked, 0, None)]
+        for choice in range(1, params.n):
+            requests.append(self._request(asked, choice, requests[0]))
         mailbox = self._loop.mailbox
         # Made before posting: an interrupt in between drops the handles, which cancels.
         handles = [
@@ -166,6 +196,10 @@ class Engine:
             num_finished=totals.num_finished,
             num_preempted=totals.num_preempted,
             num_refused=mailbox.num_refused,
+            num_pages_cached=core.pool.num_idle,
+            num_prefix_hits=totals.num_prefix_hits,
+            num_cached_tokens=totals.num_cached_tokens,
+            num_expired=totals.num_expired,
         )
 
     @property
@@ -178,38 +212,35 @@ class Engine:
         self._loop.close()
 
     def _request(
-        self,
-        ids: list[int],
-        params: SamplingParams,
-        max_tokens: int,
-        seed: int,
-        choice: int,
-        words: Sequence[Sequence[int]],
+        self, asked: _Asked, choice: int, leader: GenerationRequest | None
     ) -> GenerationRequest:
+        ids, params = asked.ids, asked.params
         drawing = Drawing(
             params,
             ids,
-            seed=seed,
+            seed=asked.seed,
             choice=choice,
-            words=words,
+            words=asked.words,
             end_ids=self._eos_ids.union(params.stop_token_ids or ()),
             num_ids=self._num_ids,
             vocab_size=self._capacity.vocab_size,
         )
         scores = None
         # The choices share a prompt: the first one rates it.
-        if params.prompt_logprobs is not None and choice == 0:
+        if params.prompt_logprobs is not None and leader is None:
             scores = PromptScores(ids, params.prompt_logprobs, drawing.num_ids)
         return GenerationRequest(
             next(self._ids),
             ids,
             params,
-            max_tokens=max_tokens,
+            max_tokens=asked.max_tokens,
             drawing=drawing,
             eos_ids=self._eos_ids,
             text=self._text_stream(params),
             scores=scores,
-            arrival_seconds=self._clock(),
+            arrival_seconds=self._clock() if leader is None else leader.arrival_seconds,
+            options=asked.options,
+            leader=leader,
         )
 
     def _bad_words(self, params: SamplingParams) -> list[tuple[int, ...]]:

@@ -11,6 +11,7 @@ from dashinfer_lab.engine.drawing import Drawing
 from dashinfer_lab.engine.event_queue import EventQueue
 from dashinfer_lab.engine.prompt_scores import PromptScores
 from dashinfer_lab.engine.request import Request, RequestState, Span
+from dashinfer_lab.engine.request_options import RequestOptions
 from dashinfer_lab.engine.text_stream import TextStream
 from dashinfer_lab.errors import DashInferLabError, EngineError, TokenizerError
 from dashinfer_lab.events import RequestMetrics
@@ -39,8 +40,11 @@ class GenerationRequest(Request):
         text: TextStream,
         scores: PromptScores | None = None,
         arrival_seconds: float,
+        options: RequestOptions | None = None,
+        leader: Request | None = None,
     ) -> None:
-        super().__init__(request_id, prompt, len(prompt) + max_tokens - 1, arrival_seconds)
+        most = len(prompt) + max_tokens - 1
+        super().__init__(request_id, prompt, most, arrival_seconds, options, leader)
         self.events: Final = EventQueue()
         self._drawing: Final = drawing
         self._scores: Final = scores
@@ -54,6 +58,13 @@ class GenerationRequest(Request):
         self._scores_told = False
         self._first_token_seconds: float | None = None
         self._last_token_seconds: float | None = None
+
+    @property
+    def num_skippable(self) -> int:
+        """First tokens that need not be computed: none whose logits or rating are wanted."""
+        if self._scores is None or self._scores.complete:
+            return self.num_tokens - 1
+        return min(len(self._scores.found), self.num_tokens - 1)
 
     def plan(self, max_tokens: int, max_rows: int) -> Span | None:
         """Choose the next span; only the one that reaches the last known token needs logits."""
@@ -89,7 +100,6 @@ class GenerationRequest(Request):
 
     def accept(self, span: Span, result: ChunkResult, now_seconds: float) -> None:
         """Take the drawn token, if the span reached the end of what is known."""
-        self.num_computed = span.end
         if self._scores is not None:
             self._scores.take(result.prompt_logprobs)
         if span.logit_rows == "none" or span.end < self.num_tokens:
@@ -132,6 +142,7 @@ class GenerationRequest(Request):
             num_prompt_tokens=self._num_prompt_tokens,
             num_output_tokens=self.num_tokens - self._num_prompt_tokens,
             num_preemptions=self.num_preemptions,
+            num_cached_tokens=self.num_cached_tokens,
         )
 
     def _emit(self, token_id: int, logprobs: TokenLogprobs | None, now: float) -> None:

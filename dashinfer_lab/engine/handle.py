@@ -9,7 +9,12 @@ from typing import Final
 
 from dashinfer_lab.engine.event_queue import EventQueue
 from dashinfer_lab.engine.mailbox import Mailbox
-from dashinfer_lab.errors import NonFiniteError, SamplingError, TokenizerError
+from dashinfer_lab.errors import (
+    DeadlineError,
+    NonFiniteError,
+    SamplingError,
+    TokenizerError,
+)
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.outputs import CompletionOutput, FinishReason, TokenEvent
 from dashinfer_lab.sampling import Logprob
@@ -111,7 +116,7 @@ class RequestHandle:
         while not self.finished:
             self.get()
         error = self._received[-1].error
-        of_this_request = (NonFiniteError, SamplingError, TokenizerError)
+        of_this_request = (DeadlineError, NonFiniteError, SamplingError, TokenizerError)
         if error is not None and not isinstance(error, of_this_request):
             raise error
         return self.output

@@ -39,6 +39,11 @@ class LogitRequest(Request):
         self._rows: Final = np.empty((len(positions), vocab_size), np.float32)
         self._num_rows = 0
 
+    @property
+    def num_skippable(self) -> int:
+        """Tokens before the first one whose logits are still wanted."""
+        return self._positions[self._num_rows]
+
     def plan(self, max_tokens: int, max_rows: int) -> Span | None:
         """Choose a run of wanted positions, or the tokens before the next one."""
         start = self.num_computed
@@ -57,7 +62,6 @@ class LogitRequest(Request):
     def accept(self, span: Span, result: ChunkResult, now_seconds: float) -> None:
         """Keep the rows; the last ones finish the request."""
         del now_seconds
-        self.num_computed = span.end
         if span.logit_rows == "none":
             return
         logits = result.logits

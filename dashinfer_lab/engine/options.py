@@ -1,8 +1,10 @@
-"""How the engine batches and queues; data only."""
+"""How the engine batches, queues and shares; data only."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import math
+from dataclasses import dataclass
+from typing import Any
 
 from dashinfer_lab.engine.batch import ModelRunner
 from dashinfer_lab.engine.scheduler import StepLimits
@@ -15,23 +17,37 @@ __all__ = ["EngineOptions"]
 class EngineOptions:
     """None takes the most the model allows.
 
-    max_step_tokens: tokens of a step, which bounds what a long prompt adds to others' next token.
-    max_chunk_tokens: tokens of one prompt in a step.  max_running: requests in a step.
+    max_step_tokens: tokens of a step.  max_chunk_tokens: tokens of one prompt in a step.
+    max_running: requests in a step.
     max_queued: requests that may wait before `EngineBusyError`.
+    max_slowdown: a step that computes prompts may take so many times what its decodes alone would,
+    which bounds what a long prompt adds to others' next token.  max_step_seconds: the time any step
+    may take. Both go by times measured before, and leave room for a few tokens; None is no limit.
+    enable_prefix_caching: prompts that begin alike share what was computed.
+    prefix_cache_ttl: seconds that pages nobody uses are remembered; None is until they are needed.
     """
 
     max_step_tokens: int | None = None
     max_chunk_tokens: int | None = None
     max_running: int | None = None
     max_queued: int = 1024
+    max_slowdown: float | None = 2.0
+    max_step_seconds: float | None = 1.0
+    enable_prefix_caching: bool = True
+    prefix_cache_ttl: float | None = None
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if value is None and option.default is None:
-                continue
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ConfigError(f"{option.name}={value!r} must be a whole number of at least 1")
+        for name in ("max_step_tokens", "max_chunk_tokens", "max_running"):
+            if getattr(self, name) is not None:
+                _require_count(name, getattr(self, name))
+        _require_count("max_queued", self.max_queued)
+        _require_number("max_slowdown", self.max_slowdown, 1)
+        _require_number("max_step_seconds", self.max_step_seconds, 0)
+        _require_number("prefix_cache_ttl", self.prefix_cache_ttl, 0)
+        if self.enable_prefix_caching not in (True, False):
+            raise ConfigError(
+                f"enable_prefix_caching={self.enable_prefix_caching!r:.80} must be True or False"
+            )
 
     def limits(self, runner: ModelRunner) -> StepLimits:
         """Fit the options to a model.
@@ -46,7 +62,22 @@ class EngineOptions:
             max_chunk_tokens=min(tokens, self.max_chunk_tokens or tokens),
             max_logit_rows=runner.max_logit_rows,
             max_running=_within("max_running", self.max_running, requests),
+            max_slowdown=self.max_slowdown,
+            max_seconds=self.max_step_seconds,
         )
+
+
+def _require_count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def _require_number(name: str, value: Any, above: float) -> None:
+    if value is None:
+        return
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not above < value < math.inf:
+        raise ConfigError(f"{name}={value!r:.80} must be a number above {above:g}, or None")
 
 
 def _within(name: str, asked: int | None, most: int) -> int:

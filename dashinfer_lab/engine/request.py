@@ -12,14 +12,16 @@ submit ──▶ QUEUED ──admit──▶ PREFILL ─┴─ last known token 
 from __future__ import annotations
 
 import enum
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from dashinfer_lab.engine.batch import Chunk, ChunkResult, LogitRows
+from dashinfer_lab.engine.request_options import RequestOptions
 from dashinfer_lab.errors import DashInferLabError, EngineError
-from dashinfer_lab.kvcache import PagePool, PageTable
+from dashinfer_lab.kvcache import PageTable, PrefixChain
 from dashinfer_lab.sampling import SamplingState
 
 __all__ = ["Request", "RequestState", "Span"]
@@ -66,11 +68,26 @@ class Request(ABC):
 
     The first `num_computed` of `token_ids` are in the cache. `max_computed` is the most that ever
     will be: what the pages must hold at last.
+    leader: the request whose first `num_leading` tokens are this one's too.
     """
 
     def __init__(
-        self, request_id: int, token_ids: Sequence[int], max_computed: int, arrival_seconds: float
+        self,
+        request_id: int,
+        token_ids: Sequence[int],
+        max_computed: int,
+        arrival_seconds: float,
+        options: RequestOptions | None = None,
+        leader: Request | None = None,
     ) -> None:
+        self.options: Final = options or RequestOptions()
+        self.leader: Final = leader
+        self.num_leading: Final = len(token_ids)
+        self.rank: tuple[float, int] = (arrival_seconds, request_id)
+        self.chain: PrefixChain | None = None
+        self.num_pages_kept = 0
+        self.num_shared = 0
+        self.num_cached_tokens = 0
         self.request_id: Final = request_id
         self.token_ids: Final = list(token_ids)
         self.max_computed: Final = max_computed
@@ -99,12 +116,26 @@ class Request(ABC):
             )
         self.state = state
 
-    def admit(self, pool: PagePool) -> None:
-        """Take pages for all known tokens; the pool must have them."""
-        pages = PageTable(pool)
+    @property
+    def num_skippable(self) -> int:
+        """First tokens whose keys and values suffice; the last one's logits are always wanted."""
+        return self.num_tokens - 1
+
+    @property
+    def deadline_seconds(self) -> float:
+        """When the request ends if it has not; never is infinity."""
+        timeout = self.options.timeout_seconds
+        return math.inf if timeout is None else self.arrival_seconds + timeout
+
+    def admit(self, pages: PageTable, num_computed: int) -> None:
+        """Take pages that hold `num_computed` tokens already, and more for all known tokens."""
         if not pages.grow_to(self.num_tokens):
-            raise EngineError(f"request {self.request_id} was admitted without room: {pool!r}")
+            pages.release()
+            raise EngineError(f"request {self.request_id} was admitted without room for its tokens")
         self.pages = pages
+        self.num_computed = self.num_shared = num_computed
+        if self.num_preemptions == 0:
+            self.num_cached_tokens = num_computed
         self.enter(RequestState.PREFILL)
 
     def grow(self) -> bool:
@@ -132,6 +163,7 @@ class Request(ABC):
             self.pages.release()
             self.pages = None
         self.num_computed = 0
+        self.num_pages_kept = 0
 
     @property
     def tokens_left(self) -> int:
@@ -162,6 +194,7 @@ class Request(ABC):
             decoding=self.state is RequestState.DECODE,
             reaches_end=span.end == self.num_tokens,
             stop_ids=self.stop_ids,
+            num_shared=self.num_shared,
         )
 
     @abstractmethod
@@ -174,7 +207,7 @@ class Request(ABC):
 
     @abstractmethod
     def accept(self, span: Span, result: ChunkResult, now_seconds: float) -> None:
-        """Take what a span gave; may finish."""
+        """Take what a span gave, which is computed by now; may finish."""
 
     @abstractmethod
     def fail(self, error: DashInferLabError, now_seconds: float) -> None:

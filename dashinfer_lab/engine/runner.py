@@ -18,7 +18,7 @@ from dashinfer_lab.engine.batch import Chunk, ChunkResult
 from dashinfer_lab.engine.processed import ProcessedDraws
 from dashinfer_lab.engine.step_inputs import MAX_WALKS, AttentionShape, StepInputs
 from dashinfer_lab.errors import EngineError, SamplingError
-from dashinfer_lab.kvcache import PAGE_SIZE
+from dashinfer_lab.kvcache import PAGE_SIZE, PrefixKey
 from dashinfer_lab.lower import Memory, ProgramPlan, instantiate
 from dashinfer_lab.profiling import ChunkSpan, ProfileRecorder, StepShape, StepTimes
 from dashinfer_lab.sampling import SamplingState
@@ -105,6 +105,21 @@ class CompiledRunner:
         step = sum(array.nbytes for array in self.inputs.arrays().values())
         arena = self._memory.scratch_bytes
         return MemoryUse(self._artifact.num_bytes, self.cache.nbytes, arena, step)
+
+    @property
+    def prefix_key(self) -> PrefixKey:
+        """What pages depend on beside tokens."""
+        metadata = self._artifact.metadata
+        return PrefixKey(
+            model=str(self._artifact.directory),
+            scheme=metadata.get("scheme", ""),
+            kv_format="fp32",
+            rotary_base=self._artifact.config.rope.theta,
+        )
+
+    def copy_page(self, source: int, target: int) -> None:
+        """Write what one page holds into another, all layers."""
+        self.cache[:, target] = self.cache[:, source]
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
         """Compute all chunks, one result for each, in order."""
@@ -224,6 +239,7 @@ def _span(chunk: Chunk) -> ChunkSpan:
         chunk.reaches_end,
         chunk.arrival_seconds,
         chunk.page_table,
+        chunk.num_shared,
     )
 
 

@@ -1,36 +1,50 @@
-"""Decide what the next step computes; knows requests and pages, not models, threads or clocks.
+"""Decide what the next step computes; knows requests, pages and costs, not models or threads.
 
-    waiting (oldest first)  ──admit──▶  running (oldest first)  ──▶ finished
+    waiting (first first)  ──admit──▶  running (first first)  ──▶ finished
             ▲                                   │
-            └───────── preempt (youngest) ──────┘        all running are older than all waiting
+            └────── preempt (the last) ─────────┘        all running rank before all waiting
 
-A request owns pages for all its known tokens as long as it runs, so that only a decode can meet an
-empty pool. It then takes the pages of the youngest; the youngest itself waits. The oldest can
-take everybody's pages and, by admission, fits alone: it always progresses.
+A rank is the time of arrival, later by ten seconds for each level of priority, so that no request
+is passed for ever. A newcomer of better rank than one that runs takes its place. A request owns
+pages for all its known tokens as long as it runs, so that only a decode can meet an empty pool. It
+then takes the pages of the last; the last itself waits. The first can take everybody's pages and,
+by admission, fits alone: it always progresses.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dashinfer_lab.engine.request import Request, RequestState, Span
+from dashinfer_lab.engine.request_options import SECONDS_A_PRIORITY
+from dashinfer_lab.engine.sharing import Found, PageSharing
+from dashinfer_lab.engine.step_cost import StepCost, StepWork
 from dashinfer_lab.errors import EngineError
 from dashinfer_lab.kvcache import PagePool
 
 __all__ = ["Assignment", "Scheduler", "StepLimits"]
 
+_LEAST_PROMPT_TOKENS: Final = 16
+"""Tokens of prompts that a step has room for whatever it is predicted to take."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepLimits:
-    """What one step may hold: tokens, tokens of one prompt, rows of logits, requests."""
+    """What one step may hold: tokens, tokens of one prompt, rows of logits, requests.
+
+    max_slowdown: how much longer than its decodes alone a step with prompts may take.
+    max_seconds: how long any step may take. Both are predicted; None is no limit.
+    """
 
     max_tokens: int
     max_chunk_tokens: int
     max_logit_rows: int
     max_running: int
+    max_slowdown: float | None = None
+    max_seconds: float | None = None
 
 
 class Assignment(NamedTuple):
@@ -43,27 +57,39 @@ class Assignment(NamedTuple):
 class Scheduler:
     """Continuous batching: requests join and leave between any two steps."""
 
-    def __init__(self, pool: PagePool, limits: StepLimits) -> None:
-        self.waiting: Final[deque[Request]] = deque()
+    def __init__(self, pool: PagePool, limits: StepLimits, sharing: PageSharing) -> None:
+        self.waiting: Final[list[Request]] = []
         self.running: Final[list[Request]] = []
         self.num_preempted = 0
+        self.num_prefix_hits = 0
+        self.num_cached_tokens = 0
+        self.cost: Final = StepCost()
         self._pool: Final = pool
         self._limits: Final = limits
+        self._sharing: Final = sharing
+        self._latest_arrival = float("-inf")
+        self._num_added = 0
 
     def add(self, request: Request) -> None:
-        """Queue a request behind all others."""
-        self.waiting.append(request)
+        """Queue a request behind all others of its priority."""
+        self._latest_arrival = max(self._latest_arrival, request.arrival_seconds)
+        later = SECONDS_A_PRIORITY * request.options.priority
+        request.rank = (self._latest_arrival + later, self._num_added)
+        self._num_added += 1
+        insort(self.waiting, request, key=_rank)
 
     def schedule(self) -> list[Assignment]:
         """Choose the spans of the next step: decodes, then prompts begun, then newcomers."""
-        step = _Step(self._limits)
+        self._let_first_in()
+        step = _Step(self._limits, self.cost)
         for request in self._running_in(RequestState.DECODE):
             if self._make_room(request):
                 step.take(request)
+        step.limit_prompts()
         for request in self._running_in(RequestState.PREFILL):
             step.take(request)
-        while step.has_room and self._can_admit():
-            step.take(self._admit())
+        while step.has_room and self._admit_next():
+            step.take(self.running[-1])
         return step.assignments
 
     def reach(self, batch: Sequence[Assignment], num_ahead: int) -> bool:
@@ -79,15 +105,22 @@ class Scheduler:
         return next((r for r in self.requests() if r.request_id == request_id), None)
 
     def requests(self) -> Iterator[Request]:
-        """All live requests, oldest first."""
+        """All live requests, first ranks first."""
         yield from self.running
         yield from self.waiting
 
+    def overdue(self, now_seconds: float) -> list[Request]:
+        """Live requests whose time is over."""
+        return [r for r in self.requests() if r.deadline_seconds <= now_seconds]
+
     def check_integrity(self) -> None:
-        """Raise `EngineError` unless states, pages and owners agree."""
+        """Raise `EngineError` unless states, ranks, pages and owners agree."""
         ids = [request.request_id for request in self.requests()]
         if len(ids) != len(set(ids)):
             raise EngineError(f"a request is listed twice: {ids}")
+        for listed in (self.running, self.waiting):
+            if listed != sorted(listed, key=_rank):
+                raise EngineError("requests are not listed by rank")
         for request in self.waiting:
             if request.state is not RequestState.QUEUED or request.pages is not None:
                 raise EngineError(f"request {request.request_id} waits but is {request.state}")
@@ -101,55 +134,99 @@ class Scheduler:
         """Those in a state when their turn comes: one preempted meanwhile is passed over."""
         return (request for request in tuple(self.running) if request.state is state)
 
+    def _let_first_in(self) -> None:
+        """Admit who ranks before one that runs, whose place is taken if need be."""
+        while self.waiting and self.running and _rank(self.waiting[0]) < _rank(self.running[-1]):
+            if not self._admit_next():
+                if self._sharing.awaits_leader(self.waiting[0]):
+                    return
+                self._preempt(self.running[-1])
+
     def _make_room(self, request: Request) -> bool:
-        """Take pages for the next token, from the youngest if need be."""
+        """Take pages for the next token, from the last if need be."""
         while not request.grow():
-            youngest = self.running[-1]
-            if youngest is request:
+            last = self.running[-1]
+            if last is request:
                 return False
-            self._preempt(youngest)
+            self._preempt(last)
         return True
 
     def _preempt(self, request: Request) -> None:
         request.preempt()
         self.running.remove(request)
-        self.waiting.appendleft(request)
+        insort(self.waiting, request, key=_rank)
         self.num_preempted += 1
 
-    def _can_admit(self) -> bool:
-        """Whether the eldest fits beside one more page for every request that will grow."""
+    def _admit_next(self) -> bool:
+        """Admit the first that waits, if it fits beside one more page for all that will grow."""
         if not self.waiting or len(self.running) >= self._limits.max_running:
             return False
-        reserved = sum(request.may_grow() for request in self.running)
-        needed = self._pool.pages_for(self.waiting[0].num_tokens)
-        return needed + reserved <= self._pool.num_free
+        request = self.waiting[0]
+        if self._sharing.awaits_leader(request):
+            return False
+        found = self._sharing.find(request)
+        reserved = sum(other.may_grow() for other in self.running)
+        if self._sharing.pages_needed(request, found) + reserved > self._pool.num_free:
+            return False
+        del self.waiting[0]
+        self._sharing.admit(request, found)
+        self._count(found)
+        insort(self.running, request, key=_rank)
+        return True
 
-    def _admit(self) -> Request:
-        request = self.waiting.popleft()
-        request.admit(self._pool)
-        self.running.append(request)
-        return request
+    def _count(self, found: Found) -> None:
+        self.num_prefix_hits += found.num_tokens > 0
+        self.num_cached_tokens += found.num_tokens
 
 
 class _Step:
     """A step being filled."""
 
-    def __init__(self, limits: StepLimits) -> None:
+    def __init__(self, limits: StepLimits, cost: StepCost) -> None:
         self.assignments: Final[list[Assignment]] = []
-        self._max_chunk_tokens: Final = limits.max_chunk_tokens
+        self._limits: Final = limits
+        self._cost: Final = cost
+        self._work = StepWork()
         self._tokens_left = limits.max_tokens
         self._rows_left = limits.max_logit_rows
+        self._least_left = 0
+        self._seconds: float | None = None
 
     @property
     def has_room(self) -> bool:
         """Whether another token can be taken."""
-        return self._tokens_left > 0
+        return self._tokens_left > 0 and self._allowed(0) > 0
+
+    def limit_prompts(self) -> None:
+        """From here on hold the step to its predicted time."""
+        if not self._cost.known:
+            return
+        limits = [] if self._limits.max_seconds is None else [self._limits.max_seconds]
+        if self.assignments and self._limits.max_slowdown is not None:
+            limits.append(self._limits.max_slowdown * self._cost.predict(self._work))
+        self._seconds = min(limits, default=None)
+        self._least_left = _LEAST_PROMPT_TOKENS
 
     def take(self, request: Request) -> None:
         """Add the request's next span, as far as there is room."""
-        span = request.plan(min(self._tokens_left, self._max_chunk_tokens), self._rows_left)
+        most = min(self._tokens_left, self._limits.max_chunk_tokens)
+        span = request.plan(min(most, self._allowed(request.num_computed)), self._rows_left)
         if span is None:
             return
         self.assignments.append(Assignment(request, span))
         self._tokens_left -= span.length
+        self._least_left -= span.length
         self._rows_left -= span.num_logit_rows
+        self._work = self._work.with_span(span.start, span.length, span.num_logit_rows)
+
+    def _allowed(self, start: int) -> int:
+        """Tokens from `start` on for which the step has time."""
+        if self._seconds is None:
+            return self._tokens_left
+        left = self._seconds - self._cost.predict(self._work)
+        in_time = min(self._cost.tokens_within(left, start), self._tokens_left)
+        return max(int(in_time), self._least_left, 0)
+
+
+def _rank(request: Request) -> tuple[float, int]:
+    return request.rank

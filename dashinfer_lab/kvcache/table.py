@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dashinfer_lab.kvcache.pool import PagePool
@@ -15,9 +15,13 @@ class PageTable:
 
     __slots__ = ("_pages", "_pool")
 
-    def __init__(self, pool: PagePool) -> None:
+    def __init__(self, pool: PagePool, shared: Iterable[int] = ()) -> None:
+        """Begin with pages that others own or that are idle."""
         self._pool: Final = pool
         self._pages: list[int] = []
+        for page in shared:
+            pool.share(page)
+            self._pages.append(page)
 
     @property
     def num_tokens_capacity(self) -> int:
@@ -36,6 +40,10 @@ class PageTable:
     def covering(self, num_tokens: int) -> tuple[int, ...]:
         """Pages of positions [0, num_tokens), for a kernel to read."""
         return tuple(self._pages[: self._pool.pages_for(num_tokens)])
+
+    def page(self, index: int) -> int:
+        """The page of positions [index * page_size, (index + 1) * page_size)."""
+        return self._pages[index]
 
     def release(self) -> None:
         """Give all pages back; the last first, so that the next owner gets them in order."""

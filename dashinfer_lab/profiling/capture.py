@@ -74,8 +74,7 @@ class _PrefillState(CaptureState):
 
     def wants(self, chunks: Chunks) -> bool:
         for chunk in chunks:
-            begins = chunk.start == 0 and not chunk.decoding
-            if begins and chunk.request_id not in self._begun[: self._wanted]:
+            if chunk.begins and chunk.request_id not in self._begun[: self._wanted]:
                 self._begun.append(chunk.request_id)
         return not self.complete and self._mine(chunks) is not None
 

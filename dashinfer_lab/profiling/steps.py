@@ -20,6 +20,7 @@ class ChunkSpan:
 
     decoding: they follow a drawn token.  reaches_end: no known token is left to compute.
     arrival_seconds: when the request came, on the clock of the steps.
+    num_shared: first tokens of the request that it found computed.
     """
 
     request_id: int
@@ -29,6 +30,12 @@ class ChunkSpan:
     reaches_end: bool
     arrival_seconds: float
     pages: Sequence[int] = ()
+    num_shared: int = 0
+
+    @property
+    def begins(self) -> bool:
+        """Whether these are the first tokens that are computed for a request."""
+        return self.start == self.num_shared and not self.decoding
 
     @property
     def end(self) -> int:

@@ -68,7 +68,7 @@ def request_timelines(
     for index, step in enumerate(steps):
         for chunk in step.shape.chunks:
             stretches = found.setdefault(chunk.request_id, [])
-            if not stretches and chunk.start == 0 and not chunk.decoding:
+            if not stretches and chunk.begins:
                 stretches.append(Stretch("queue", chunk.arrival_seconds, step.begin_seconds))
             _extend(stretches, _stretch(chunk, step, index), merge_decode)
     return [RequestTimeline(each, tuple(found[each])) for each in sorted(found)]

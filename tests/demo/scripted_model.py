@@ -30,6 +30,7 @@ class ScriptedRunner:
     vocab_size = 0x110000
     context_length = 16384
     max_walks = 1
+    prefix_key = None
 
     def __init__(self, seconds_per_step: float) -> None:
         self._seconds_per_step = seconds_per_step
@@ -44,6 +45,9 @@ class ScriptedRunner:
 
     def walk(self, chunks: Sequence[Chunk], most: int) -> list[list[ChunkResult]]:
         raise AssertionError(f"{most} walks of {len(chunks)} were asked for, but one is the most")
+
+    def copy_page(self, source: int, target: int) -> None:
+        raise AssertionError(f"page {source} was to be copied into {target}, but none is shared")
 
     def close(self) -> None:
         pass

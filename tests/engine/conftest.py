@@ -25,7 +25,7 @@ def make_engine() -> Iterator[MakeEngine]:
             *,
             eos_ids: Iterable[int] = (),
             decoder: type[LetterDecoder] | None = LetterDecoder,
-            **options: int,
+            **options: float | None,
         ) -> Engine:
             engine = Engine(
                 runner or FakeRunner(),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.engine import Chunk, ChunkResult
+from dashinfer_lab.kvcache import PrefixKey
 from dashinfer_lab.sampling import SamplingState, TokenLogprobs
 
 STALE = -1
@@ -24,6 +25,7 @@ class FakeRunner:
     """Counts what it sees; `before_step` may block or raise; `poison` is a token that makes NaN."""
 
     page_size = 4
+    prefix_key = PrefixKey("fake", "none", "tokens", 1.0)
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class FakeRunner:
         self.batches: list[list[Chunk]] = []
         self.threads: set[int] = set()
         self.num_closed = 0
+        self.num_copied = 0
         self._pages = np.full((num_pages, self.page_size), STALE)
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
@@ -77,6 +80,10 @@ class FakeRunner:
             rest = most - 1 - ahead
             walks.append(self.step([_shortened(c, rest, self.page_size) for c in following]))
         return walks
+
+    def copy_page(self, source: int, target: int) -> None:
+        self.num_copied += 1
+        self._pages[target] = self._pages[source]
 
     def close(self) -> None:
         self.num_closed += 1

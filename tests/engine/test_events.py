@@ -71,8 +71,8 @@ def test_what_has_not_come_has_no_time() -> None:
 
 def test_totals_count_all_steps(make_engine: MakeEngine) -> None:
     engine = make_engine()
-    for _ in range(2):
-        engine.submit([1] * 5, SamplingParams(max_tokens=3)).completion(timeout=30)
+    for token in range(2):
+        engine.submit([token] * 5, SamplingParams(max_tokens=3)).completion(timeout=30)
     engine.close()
     stats = engine.stats()
 

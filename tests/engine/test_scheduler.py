@@ -15,6 +15,7 @@ from dashinfer_lab.engine.generation import GenerationRequest
 from dashinfer_lab.engine.logit_request import LogitRequest
 from dashinfer_lab.engine.options import EngineOptions
 from dashinfer_lab.engine.request import RequestState
+from dashinfer_lab.engine.request_options import RequestOptions
 from dashinfer_lab.engine.text_stream import TextStream
 from dashinfer_lab.errors import EngineError
 from dashinfer_lab.sampling import SamplingParams
@@ -31,6 +32,10 @@ def generation(
     prompt: Sequence[int],
     max_tokens: int,
     stop: Sequence[str] = (),
+    *,
+    served: RequestOptions | None = None,
+    leader: GenerationRequest | None = None,
+    arrival: float = 0.0,
     **options: Any,
 ) -> GenerationRequest:
     params = SamplingParams(temperature=0, **options)
@@ -42,7 +47,9 @@ def generation(
         drawing=Drawing(params, prompt, seed=0, choice=0, num_ids=97, vocab_size=97),
         eos_ids=frozenset(),
         text=TextStream(LetterDecoder() if stop else None, stop),
-        arrival_seconds=0.0,
+        arrival_seconds=arrival,
+        options=served,
+        leader=leader,
     )
 
 

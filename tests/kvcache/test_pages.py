@@ -86,7 +86,7 @@ def test_integrity_finds_a_page_that_leaked_and_one_owned_twice() -> None:
 def test_integrity_finds_a_free_list_that_disagrees_with_the_counts() -> None:
     pool = PagePool(3)
     page = pool.allocate()
-    pool._free.append(page)  # pyright: ignore[reportPrivateUsage]  # the fault to be found
+    pool._blank.append(page)  # pyright: ignore[reportPrivateUsage]  # the fault to be found
 
     with pytest.raises(EngineError, match=f"page {page} has 1 owners and is on the free list"):
         pool.check_integrity()

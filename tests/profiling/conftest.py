@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dashinfer_lab import LLM, SamplingParams
+from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.profiling import OpProfile
 from jit_kernels.bench import Roof
 from tests.model.tiny_artifact import tiny_artifact
@@ -19,7 +20,8 @@ PARAMS = SamplingParams(temperature=0, max_tokens=5, ignore_eos=True)
 @pytest.fixture(scope="session")
 def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
     artifact = tiny_artifact(tmp_path_factory.mktemp("profile") / "tiny", "a16w8")
-    with LLM(artifact.directory, threads=1) as llm:
+    options = EngineOptions(enable_prefix_caching=False)  # the same prompts come again and again
+    with LLM(artifact.directory, threads=1, engine=options) as llm:
         yield llm
 
 
