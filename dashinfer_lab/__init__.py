@@ -5,17 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dashinfer_lab.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine
     from dashinfer_lab.llm import LLM
     from dashinfer_lab.outputs import CompletionOutput, RequestOutput
     from dashinfer_lab.sampling import SamplingParams
 
-__all__ = ["LLM", "CompletionOutput", "RequestOutput", "SamplingParams", "__version__"]
+__all__ = [
+    "LLM",
+    "AsyncEngineArgs",
+    "AsyncLLM",
+    "AsyncLLMEngine",
+    "CompletionOutput",
+    "RequestOutput",
+    "SamplingParams",
+    "__version__",
+]
 
 __version__ = "0.1.0"
 
 # Loaded at first use, so that importing the package costs nothing.
 _HOMES = {
     "LLM": "dashinfer_lab.llm",
+    "AsyncEngineArgs": "dashinfer_lab.async_llm",
+    "AsyncLLM": "dashinfer_lab.async_llm",
+    "AsyncLLMEngine": "dashinfer_lab.async_llm",
     "CompletionOutput": "dashinfer_lab.outputs",
     "RequestOutput": "dashinfer_lab.outputs",
     "SamplingParams": "dashinfer_lab.sampling",

@@ -21,7 +21,7 @@ from dashinfer_lab.engine.profiler import Profiler
 from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
 from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
-from dashinfer_lab.progress import LoadProgress, load_bars
+from dashinfer_lab.progress import LoadProgress, counted, load_bars
 from dashinfer_lab.prompts import (
     NOT_UNDERSTOOD,
     Message,
@@ -34,6 +34,7 @@ from dashinfer_lab.prompts import (
 )
 from dashinfer_lab.sampling import SamplingParams
 from dashinfer_lab.sampling.defaults import model_defaults
+from dashinfer_lab.vllm_options import LoadArguments
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,6 +75,7 @@ class LLM:
     see `LoadOptions`.  engine: see `EngineOptions`.
     progress: True shows a bar while the model is fetched or converted, where a person watches.
     always_profile: time every step, for `get_op_profiling_info`; None asks AS_PROFILE.
+    vllm_options: vLLM's names, such as max_model_len; ConfigError where one cannot hold on a CPU.
     """
 
     def __init__(
@@ -91,13 +93,17 @@ class LLM:
         progress: LoadProgress | bool = True,
         always_profile: bool | None = None,
         chaos_seed: int | None = None,
+        **vllm_options: Any,
     ) -> None:
+        given = LoadArguments(weights, context_length, max_batch_tokens, kv_cache_bytes, engine)
+        weights, context_length, max_batch_tokens, kv_cache_bytes, engine = given.with_vllm(
+            vllm_options
+        )
         if kv_cache_dtype not in _KV_CACHE_DTYPES:
             raise ConfigError(
                 f"kv_cache_dtype={kv_cache_dtype!r} is not supported; "
                 f"it is one of {', '.join(_KV_CACHE_DTYPES)}"
             )
-        _require_engine_options(engine)
         options = LoadOptions(threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed)
         always_profile = profile_from_start() if always_profile is None else always_profile
         self._weights = weights
@@ -162,6 +168,7 @@ class LLM:
         self,
         prompts: Prompt | Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool = False,
         *,
         priority: Sequence[int] | None = None,
     ) -> list[RequestOutput]:
@@ -170,23 +177,25 @@ class LLM:
         priority: one for each prompt, lower is earlier; see `RequestOptions`. A prompt of
         {"prompt_token_ids": [...], "cache_salt": text} shares pages under that salt alone.
         An interrupt cancels them all. A prompt that cannot be served raises `RequestError`, and
-        none is begun.
+        none is begun. use_tqdm: count the prompts that are done under a bar.
         """
         wanted = prompts_in(prompts)
         texts = [prompt_text(prompt) for prompt in wanted]
         options = options_for(wanted, priority)
-        return self._complete(texts, [self._ids(p) for p in wanted], sampling_params, options)
+        ids = [self._ids(prompt) for prompt in wanted]
+        return self._complete(texts, ids, sampling_params, options, use_tqdm)
 
     def chat(
         self,
         messages: Sequence[Message] | Sequence[Sequence[Message]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         """Answer a conversation, or several, through the model's chat template."""
         many = is_list(messages) and bool(messages) and is_list(messages[0])
         conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
         ids = [self._chat_ids(conversation) for conversation in conversations]
-        return self._complete([None] * len(ids), ids, sampling_params)
+        return self._complete([None] * len(ids), ids, sampling_params, None, use_tqdm)
 
     def stream(
         self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
@@ -209,9 +218,12 @@ class LLM:
         """
         whole = replace(self.default_sampling_params, max_tokens=None)
         (params,) = params_for(1, whole if sampling_params is None else sampling_params)
-        is_prompt = isinstance(prompt, str | Mapping)
-        ids = self._ids(prompt) if is_prompt else self._chat_ids(prompt)
+        ids = self.token_ids(prompt)
         return self._engine.submit(ids, params, block=True, options=options)
+
+    def token_ids(self, prompt: Prompt | Sequence[Message]) -> Iterable[int]:
+        """The ids of a prompt, or of a list of messages through the model's chat template."""
+        return self._ids(prompt) if isinstance(prompt, str | Mapping) else self._chat_ids(prompt)
 
     def logits(
         self, token_ids: Sequence[int], positions: Sequence[int] | None = None
@@ -252,7 +264,7 @@ class LLM:
         roof: measure what this machine can do afterwards, to hold the times against it.
         """
         params = sampling_params or SamplingParams(temperature=0, max_tokens=32, ignore_eos=True)
-        ids = self._ids(prompt) if isinstance(prompt, str | Mapping) else self._chat_ids(prompt)
+        ids = self.token_ids(prompt)
         # Nobody has computed the prompt under this salt: there is a prefill to look at.
         alone = RequestOptions(cache_salt=token_hex(16))
         with self.profiling() as recorder:
@@ -293,6 +305,7 @@ class LLM:
         ids: Sequence[Iterable[int]],
         params: SamplingParams | Sequence[SamplingParams] | None,
         options: Sequence[RequestOptions] | None = None,
+        use_tqdm: bool = False,
     ) -> list[RequestOutput]:
         chosen = params_for(len(ids), self.default_sampling_params if params is None else params)
         handles: list[list[RequestHandle]] = []
@@ -301,7 +314,8 @@ class LLM:
             for tokens, wanted, how in zip(ids, chosen, served, strict=True):
                 choices = self._engine.submit_choices(tokens, wanted, block=True, options=how)
                 handles.append(choices)
-            return [_output(text, group) for text, group in zip(texts, handles, strict=True)]
+            groups = counted(handles, "prompts") if use_tqdm else handles
+            return [_output(text, group) for text, group in zip(texts, groups, strict=True)]
         except BaseException:
             for group in handles:
                 for handle in group:
@@ -337,14 +351,6 @@ def _progress(given: object) -> AbstractContextManager[LoadProgress]:
     if given is False or isinstance(given, LoadProgress):
         return nullcontext(given or LoadProgress())
     raise ConfigError(f"progress={given!r:.80} is not possible: give True, False or a LoadProgress")
-
-
-def _require_engine_options(given: object) -> None:
-    if given is not None and not isinstance(given, EngineOptions):
-        raise ConfigError(
-            f"engine={given!r:.80} is not possible: give EngineOptions, such as "
-            "EngineOptions(max_running=8), or leave it away"
-        )
 
 
 def _tokenizer(artifact: Artifact) -> Tokenizer | None:

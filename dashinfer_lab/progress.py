@@ -1,4 +1,4 @@
-"""One bar while a model is fetched, then converted; knows how to draw, not what is drawn.
+"""One bar while a model is fetched, converted or asked; knows how to draw, not what is drawn.
 
 It shows from the first report on, only where a person watches: in a notebook, or where stderr is a
 terminal. It is gone when its block ends, and never writes to stdout outside a notebook.
@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dashinfer_lab.config import Language, default_language
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import ConversionProgress
 
-__all__ = ["LoadProgress", "conversion_pace", "load_bars"]
+__all__ = ["LoadProgress", "conversion_pace", "counted", "load_bars"]
+
+T = TypeVar("T")
 
 _CONVERTING: Final = {"en": "converting", "zh": "转换"}
 _DONE: Final = {"en": "{done} of {total} parameters", "zh": "{done} / {total} 参数"}
@@ -45,6 +47,14 @@ def load_bars(language: Language | None = None) -> Generator[LoadProgress, None,
         yield LoadProgress(bar.fetch, bar.convert)
     finally:
         bar.close()
+
+
+def counted(items: Sequence[T], unit: str) -> Generator[T, None, None]:
+    """Yield `items` under a bar that counts them, where a person watches."""
+    if not _is_watched():
+        yield from items
+        return
+    yield from _tqdm()(items, unit=f" {unit}", leave=False, file=sys.stderr)
 
 
 def conversion_pace(progress: ConversionProgress, language: Language) -> str:
@@ -85,7 +95,7 @@ class _Bar:
         self._drawn = None
 
     def _draw(self, done: int, bar_format: str | None = None, **work: Any) -> None:
-        if not (_in_notebook() or (sys.stderr is not None and sys.stderr.isatty())):
+        if not _is_watched():
             return
         if self._drawn is None or self._work != work:
             self.close()
@@ -93,6 +103,10 @@ class _Bar:
             self._drawn = _tqdm()(initial=done, bar_format=bar_format, **look, **work)
         self._drawn.bar_format = bar_format
         self._drawn.update(done - self._drawn.n)
+
+
+def _is_watched() -> bool:
+    return _in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
 
 def _tqdm() -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
@@ -23,12 +24,24 @@ class EventQueue:
     def __init__(self) -> None:
         self._events: Final[SimpleQueue[TokenEvent]] = SimpleQueue()
         self._ended: Final = threading.Event()
+        self._listener: Callable[[], None] | None = None
 
     def put(self, event: TokenEvent) -> None:
         """Add an event; the last one has a finish_reason."""
         self._events.put(event)
         if event.finish_reason is not None:
             self._ended.set()
+        if self._listener is not None:
+            self._listener()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call back, on the thread that puts it, for each event; at once if one is there.
+
+        The listener neither waits nor raises.
+        """
+        self._listener = listener
+        if not self._events.empty():
+            listener()
 
     def take(self, timeout: float | None = None) -> TokenEvent:
         """Wait for the next event; raises `queue.Empty` after `timeout` seconds."""

@@ -94,6 +94,13 @@ class RequestHandle:
             self._cancel.detach()
         return event
 
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call back, on the engine's thread, for each event that comes; at once if one is there.
+
+        The listener neither waits nor raises.
+        """
+        self._events.listen(listener)
+
     def __iter__(self) -> Iterator[TokenEvent]:
         try:
             while (event := self.get()) is not None:
