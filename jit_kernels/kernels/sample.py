@@ -69,11 +69,12 @@ def sample(
     workspace: Array[U8],
     workspace_bytes: Value[I64],
 ) -> None:
-    """Draw a token for each row of `logits` [R, vocab], and log(sum(exp(row))) at T = 1.
+    """Draw a token for each row of `logits` [R, vocab].
 
     `requests` [R][REQUEST_WORDS]: see `DrawWords`. Where a logit is not finite: `finite_out` 0,
-    token 0, log-sum NaN. Where a row reports: rank and logit of its target, and the likeliest ids
-    with their logits, [R][TOP_LOGITS], best first; otherwise these are not written.
+    token 0, log-sum NaN. Where a row reports: log(sum(exp(row))) at T = 1, rank and logit of its
+    target, and the likeliest ids with their logits, [R][TOP_LOGITS], best first; otherwise these
+    are not written.
     """
     me = worker()
     weights = (workspace + me.index * workspace_bytes).view(F32)
@@ -87,12 +88,12 @@ def sample(
         largest = survey.largest
         finite_out[row] = survey.finite.to(I32)
         tokens_out[row] = 0
-        logsumexp_out[row] = float("nan")
+        logsumexp_out[row] = select(survey.finite, logsumexp_out[row], float("nan"))
         with when(survey.finite):
-            logsumexp_out[row] = largest + log(_sum_of_exp(x, largest))
             token = _choose(candidates(x, survey, request, copy), weights, request)
             tokens_out[row] = token
             with when(request.report > 0):
+                logsumexp_out[row] = largest + log(_sum_of_exp(x, largest))
                 named = request.target_plus_1 > 0
                 target = select(named, request.target_plus_1 - 1, maximum(token, 0).to(I64))
                 logits_out[row] = x.values[target]

@@ -75,7 +75,11 @@ def drawn(
     vocab: int | None = None,
     **words: int | None,
 ) -> Drawn:
-    """Draw once for each request; `words` are other fields of `DrawWords`, for all alike."""
+    """Draw once for each request; `words` are other fields of `DrawWords`, for all alike.
+
+    A row reports its own token unless `report` says otherwise.
+    """
+    words = {"report": 1, **words}
     logits, num_rows = np.atleast_2d(logits), len(requests)
     stride = logits.shape[1] if len(logits) == num_rows else 0
     vocab = vocab or logits.shape[1]
@@ -84,7 +88,7 @@ def drawn(
     rows = _written(requests, **words)
     tokens, finite, ranks = (guarded(np.full(num_rows, UNWRITTEN, np.int32)) for _ in range(3))
     logsumexp, own = (
-        guarded(np.zeros(num_rows, np.float32)),
+        guarded(np.full(num_rows, UNWRITTEN, np.float32)),
         guarded(np.zeros(num_rows, np.float32)),
     )
     top_ids = guarded(np.full((num_rows, TOP_LOGITS), UNWRITTEN, np.int32))

@@ -179,7 +179,9 @@ def test_without_a_target_the_drawn_token_is_reported_as_the_model_rated_it(isa:
 
 @each_isa
 def test_a_row_that_asks_for_no_report_gets_none(isa: Isa) -> None:
-    result = drawn(isa, ROW, [Request(0.0)])
+    result = drawn(isa, ROW, [Request(0.0)], report=0)
 
+    assert result.tokens.tolist() == [ROW.argmax()]
+    assert result.logsumexp.tolist() == [UNWRITTEN]
     assert result.ranks.tolist() == [UNWRITTEN]
     assert (result.top_ids == UNWRITTEN).all()
