@@ -4,9 +4,11 @@ One kernel serves every number of rows and chooses its form when it runs. Each o
 computed by the same operations in the same order in every form, so its bits do not depend on the
 other rows, the number of workers, or who computes what.
 
-    1, 2, 3, 4, 5-8 rows   a unit is a few panels; weights are decoded straight into the sums
-    more                   a unit is (row block, panel); per K block the panel's weights are
-                           unpacked once into the workspace, then met by every strip of the block
+    1, 2, 3, 4, 5-8, 9-12, 13-16 rows
+        a unit is a run of panels; weights are decoded straight into the sums
+    more
+        a unit is (row block, panel); per K block the panel's weights are unpacked once into the
+        workspace, then met by every strip of the block
 
 Knows the order of the work; the formats (`Weights`) know what their words mean.
 """
@@ -53,8 +55,9 @@ def multiply(product: Product, weights: Weights) -> None:
     for rows in range(1, REDUNDANT_ROWS + 1):
         with when(num_rows.equals(rows)):
             _gemv(product, weights, rows)
-    with when((num_rows > REDUNDANT_ROWS) & (num_rows <= GEMV_ROWS)):
-        _gemv(product, weights, GEMV_ROWS)
+    for most in range(REDUNDANT_ROWS + 4, GEMV_ROWS + 1, 4):
+        with when((num_rows > most - 4) & (num_rows <= most)):
+            _gemv(product, weights, most)
     with when(num_rows > GEMV_ROWS):
         _gemm(product, weights)
 

@@ -72,7 +72,9 @@ def rows_in_registers(isa: Isa) -> int:
 
 def words_unrolled(isa: Isa, rows: int, group_words: int) -> int:
     """Words of a whole group that the GEMV forms unroll for `rows` rows."""
-    return min(group_words, 16) if rows == 1 or isa.num_registers > 16 else 1
+    if rows > 1 and isa.num_registers == 16:
+        return 1  # more would not stay in registers
+    return min(group_words, 16 if rows <= REDUNDANT_ROWS else 2)
 
 
 @dataclass(frozen=True, slots=True)
