@@ -89,6 +89,15 @@ class GraphBuilder:
         normed = self._node("RMSNormalization", name, [x.source, weight], attributes)
         return self._feature(normed, x.num_features)
 
+    def rmsnorm_heads(self, name: str, x: Value, num_heads: int, *, eps: float) -> Value:
+        """Normalise every head by itself and scale all by `name`.weight [D] (Henry et al. 2020)."""
+        name = self._path + name
+        weight = self._vector(f"{name}.weight", x.num_features // num_heads, "norm")
+        inputs = [x.source, weight]
+        attributes = {"num_heads": num_heads, "epsilon": eps}
+        normed = self._node("RMSNormPerHead", name, inputs, attributes, domain=DOMAIN)
+        return self._feature(normed, x.num_features)
+
     def linear(self, name: str, x: Value, num_features: int, *, bias: bool = False) -> Value:
         """Multiply by `name`.weight [num_features, x.num_features]; add `name`.bias if asked."""
         return self._linear(name, x, num_features, role="linear", bias=bias)

@@ -1,7 +1,7 @@
 """Operators the ONNX standard lacks, as local functions whose bodies are standard operators.
 
-Any runtime can run them; `lower` recognises them by name and never looks at the bodies. Each
-returns the weight W [K, N] from panels as `jit_kernels.panels` describes them.
+Any runtime can run them; `lower` recognises them by name and never looks at the bodies. All but
+RMSNormPerHead return the weight W [K, N] from panels as `jit_kernels.panels` describes them.
 """
 
 from __future__ import annotations
@@ -68,6 +68,18 @@ _BODIES = {
     scaled = Mul (step_rows, row_scale)
     padded = Add (scaled, row_minimum)
     {_CROP} }}""",
+    # [B, S, H * D] -> [B, S, H, D], normalised along D by one weight [D] for all heads, and back
+    "RMSNormPerHead": """RMSNormPerHead <num_heads, epsilon> (x, weight) => (y) {
+    same = Constant <value_ints = [0, 0]> ()
+    rest = Constant <value_ints = [-1]> ()
+    axis = Constant <value_ints = [0]> ()
+    heads = Constant <value_int: int = @num_heads> ()
+    head_length = Unsqueeze (heads, axis)
+    apart = Concat <axis = 0> (same, head_length, rest)
+    together = Concat <axis = 0> (same, rest)
+    x_heads = Reshape (x, apart)
+    normed = RMSNormalization <axis = -1, epsilon: float = @epsilon> (x_heads, weight)
+    y = Reshape (normed, together) }""",
 }
 
 

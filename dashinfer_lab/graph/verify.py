@@ -35,6 +35,7 @@ OPERATORS: dict[tuple[str, str], OperatorRule] = {
     ("", "Attention"): OperatorRule(
         6, 3, attributes=("is_causal", "q_num_heads", "kv_num_heads", "scale")
     ),
+    (DOMAIN, "RMSNormPerHead"): OperatorRule(2, attributes=("num_heads", "epsilon")),
     (DOMAIN, "UnpackPanelsF32"): OperatorRule(1, attributes=("k", "n")),
     (DOMAIN, "UnpackPanelsBF16"): OperatorRule(1, attributes=("k", "n")),
     (DOMAIN, "InstantDequantize"): OperatorRule(3, attributes=("k", "n", "group_size")),

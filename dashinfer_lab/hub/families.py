@@ -46,6 +46,10 @@ FAMILIES = (
         "qwen2", "Qwen2ForCausalLM", ("Qwen_v15", "Qwen_v20"),
         context_length=32768, window="switch",
     ),
+    Family(
+        "qwen3", "Qwen3ForCausalLM", ("Qwen_v30",),
+        context_length=32768, head_dim=128, bias_key="attention_bias", window="switch",
+    ),
 )  # fmt: skip
 
 

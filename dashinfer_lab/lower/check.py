@@ -58,6 +58,9 @@ class _Checker:
                 self._require(op, op["weight"], (width,))
             elif op.kind == "rotary":
                 self._rotary(op, width)
+            elif op.kind == "head_norm":
+                self._heads(op, width)
+                self._require(op, op["weight"], (self._config.head_dim,))
         self._widths[op.outputs[0]] = width
 
     def finish(self) -> None:
@@ -91,11 +94,15 @@ class _Checker:
         return weight.n
 
     def _rotary(self, op: Op, width: int) -> None:
+        self._heads(op, width)
+        for table in (op["cos"], op["sin"]):
+            shape = (self._config.context_length, self._config.head_dim // 2)
+            self._require(op, table, shape)
+
+    def _heads(self, op: Op, width: int) -> None:
         heads, head_dim = op["num_heads"], self._config.head_dim
         if width != heads * head_dim:
-            _refuse(op, f"turns {width} columns as {heads} heads of {head_dim}")
-        for table in (op["cos"], op["sin"]):
-            self._require(op, table, (self._config.context_length, head_dim // 2))
+            _refuse(op, f"takes {width} columns as {heads} heads of {head_dim}")
 
     def _attention(self, op: Op) -> int:
         config = self._config

@@ -20,6 +20,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.embedding import embedding
     from jit_kernels.kernels.linear_float import linear_bf16, linear_f32
     from jit_kernels.kernels.linear_u8 import linear_u8
+    from jit_kernels.kernels.norm_rope_append import norm_rope_append
     from jit_kernels.kernels.prepare import prepare
     from jit_kernels.kernels.rmsnorm import rmsnorm_prepare
     from jit_kernels.kernels.rope_append import rope_append
@@ -34,6 +35,7 @@ def kernel_table() -> dict[str, Kernel]:
         linear_bf16,
         linear_f32,
         linear_u8,
+        norm_rope_append,
         prepare,
         rmsnorm_prepare,
         rope_append,

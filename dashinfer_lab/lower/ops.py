@@ -12,6 +12,7 @@ OpKind = Literal[
     "embedding",
     "rmsnorm",
     "linear",
+    "head_norm",
     "rotary",
     "attention",
     "swish",

@@ -12,7 +12,7 @@ __all__ = ["select_attention", "select_rope_append"]
 
 
 def select_rope_append(calls: Calls, op: Op) -> None:
-    """Rotate q into a buffer of its own, k and v into the pages."""
+    """Rotate q into a buffer of its own, k and v into the pages; normalise first where asked."""
     query, key, value = (calls.views[name] for name in op.inputs)
     if op["head_dim"] % PANEL_WIDTH:
         raise UnsupportedModelError(
@@ -34,9 +34,13 @@ def select_rope_append(calls: Calls, op: Op) -> None:
         "num_heads": op["num_heads"],
         "num_kv_heads": op["num_kv_heads"],
     }
+    normed = "q_weight" in op.attributes
+    if normed:
+        operands |= {name: TensorOperand((op[name],)) for name in ("q_weight", "k_weight")}
+        operands["eps"] = op["eps"]
     calls.claim(target)
     calls.add(
-        "rope_append",
+        "norm_rope_append" if normed else "rope_append",
         {"head_dim": op["head_dim"]},
         operands,
         op.name,

@@ -42,6 +42,7 @@ class _Translator:
             "Transpose": self._transpose,
             "Gather": self._gather,
             "RMSNormalization": self._rms_normalization,
+            "RMSNormPerHead": self._rms_norm_per_head,
             "MatMul": self._mat_mul,
             "Add": self._add,
             "Mul": self._mul,
@@ -100,6 +101,11 @@ class _Translator:
     def _rms_normalization(self, node: ir.Node) -> None:
         x, weight = (_name(value) for value in node.inputs)
         self._emit("rmsnorm", node, [x], {"weight": weight, "eps": _number(node, "epsilon")})
+
+    def _rms_norm_per_head(self, node: ir.Node) -> None:
+        x, weight = (_name(value) for value in node.inputs)
+        attributes = {"weight": weight, "eps": _number(node, "epsilon")}
+        self._emit("head_norm", node, [x], attributes | {"num_heads": _integer(node, "num_heads")})
 
     def _mat_mul(self, node: ir.Node) -> None:
         weight = self._weight(node, node.inputs[1])

@@ -159,6 +159,13 @@ def _rope_append(op: ProfiledOp, step: StepShape) -> Work:
     return Work(0, rows * op.kv_bytes_per_position, activations, flops)
 
 
+def _head_norms(op: ProfiledOp, step: StepShape) -> Work:
+    """x / sqrt(mean(x²) + eps) · weight of every head of q and k, as they are turned."""
+    d = op.number("head_dim")
+    heads = op.number("num_heads") + op.number("num_kv_heads")
+    return Work(2 * d * _FLOAT, flops=4 * step.rows(op.rows) * heads * d)
+
+
 def _attention(op: ProfiledOp, step: StepShape) -> Work:
     """softmax(q kᵀ) v; a chunk's keys and values are read once for all of its rows."""
     heads = op.number("num_kv_heads") * op.number("heads_per_kv")
@@ -192,6 +199,7 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "swiglu_prepare": (_swiglu, _prepared),
     "prepare": (_rows_in, _prepared),
     "rope_append": (_rope_append,),
+    "norm_rope_append": (_rope_append, _head_norms),
     "attention": (_attention,),
     "attention_merge": (_merge,),
     "sample": (_draw,),

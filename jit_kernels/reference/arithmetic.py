@@ -109,6 +109,7 @@ def tree_sum_of_squares(terms: NDArray[np.float32]) -> NDArray[np.float32]:
 def _vectors(terms: NDArray[np.float32]) -> NDArray[np.float32]:
     """[..., n] as [..., ceil(n/16), 16], padded with zeros."""
     n = terms.shape[-1]
-    padded = np.zeros((*terms.shape[:-1], -(-n // _LANES) * _LANES), np.float32)
+    num_vectors = -(-n // _LANES)
+    padded = np.zeros((*terms.shape[:-1], num_vectors * _LANES), np.float32)
     padded[..., :n] = terms
-    return padded.reshape(*terms.shape[:-1], -1, _LANES)
+    return padded.reshape(*terms.shape[:-1], num_vectors, _LANES)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from jit_kernels.reference.arithmetic import tree_sum_of_squares
 
-__all__ = ["rmsnorm", "rmsnorm_bits"]
+__all__ = ["rmsnorm", "rmsnorm_bits", "rmsnorm_heads_bits"]
 
 
 def rmsnorm(x: NDArray[np.float32], weight: NDArray[np.float32], eps: float) -> NDArray[np.float64]:
@@ -24,3 +24,10 @@ def rmsnorm_bits(
     square_sum = tree_sum_of_squares(x)[:, None]
     scale = np.float32(1) / np.sqrt(square_sum / np.float32(x.shape[1]) + np.float32(eps))
     return x * scale * weight
+
+
+def rmsnorm_heads_bits(
+    x: NDArray[np.float32], weight: NDArray[np.float32], eps: float
+) -> NDArray[np.float32]:
+    """Every head of `x` [R, H, D] normalised by itself, with the kernel's bits."""
+    return rmsnorm_bits(x.reshape(-1, x.shape[-1]), weight, eps).reshape(x.shape)

@@ -77,7 +77,6 @@ def tiny_checkpoint(config: ModelConfig, dtype: Any = np.float32) -> MemoryCheck
 def hugging_face_config(config: ModelConfig) -> dict[str, object]:
     """Spell `config` as config.json does."""
     return {
-        "architectures": ["LlamaForCausalLM"],
         "model_type": config.model_type,
         "vocab_size": config.vocab_size,
         "hidden_size": config.hidden_size,

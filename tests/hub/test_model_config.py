@@ -194,8 +194,14 @@ def test_dynamic_scaling_changes_nothing_within_the_context() -> None:
 
 @pytest.mark.parametrize(
     ("alias", "model_type"),
-    [("LLaMA_v2", "llama"), ("LLaMA_v3", "llama"), ("Qwen_v15", "qwen2"), ("Qwen_v20", "qwen2")],
-)
+    [
+        ("LLaMA_v2", "llama"),
+        ("LLaMA_v3", "llama"),
+        ("Qwen_v15", "qwen2"),
+        ("Qwen_v20", "qwen2"),
+        ("Qwen_v30", "qwen3"),
+    ],
+)  # fmt: skip
 def test_names_that_dashinfer_has_are_understood(alias: str, model_type: str) -> None:
     assert model_config({**SIZES, "architectures": None, "model_type": alias}).model_type == (
         model_type

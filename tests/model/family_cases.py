@@ -57,6 +57,8 @@ _QKV_BIASES = {
     "self_attn.k_proj.bias": (KV_WIDTH,),
     "self_attn.v_proj.bias": (KV_WIDTH,),
 }
+_QK_NORMS = {"self_attn.q_norm.weight": (HEAD_DIM,), "self_attn.k_norm.weight": (HEAD_DIM,)}
+_ALL_BIASES = _QKV_BIASES | {"self_attn.o_proj.bias": (HIDDEN,)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,15 @@ CASES = (
             rope_parameters={"rope_type": "default", "rope_theta": 500.0}, dtype="float32",
         ),
         _LAYER | _QKV_BIASES,
+    ),
+    FamilyCase("qwen3", _named("Qwen3ForCausalLM", "qwen3", rope_theta=1e6), _LAYER | _QK_NORMS),
+    FamilyCase(
+        "qwen3 with biases, tied",
+        _named(
+            "Qwen3ForCausalLM", "qwen3", attention_bias=True, tie_word_embeddings=True,
+            use_sliding_window=True, sliding_window=256, max_window_layers=0,
+        ),
+        _LAYER | _QK_NORMS | _ALL_BIASES,
     ),
     FamilyCase("llama, linear", _rope(type="linear", factor=2.5)),
     FamilyCase("llama, dynamic", _rope(type="dynamic", factor=4.0)),

@@ -1,38 +1,65 @@
 """attention(rotary(q), rotary(k), v) -> rope_append + paged_attention.
 
 rope_append turns q and writes k and v into the cache's pages; paged_attention reads only pages.
+Where q and k are normalised by head before they turn, rope_append does that too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dashinfer_lab.errors import UnsupportedModelError
-from dashinfer_lab.lower.ops import Op
+from dashinfer_lab.lower.ops import Op, consumers
 
 __all__ = ["fuse_rope"]
 
+Makers = Mapping[str, Op]
+
 
 def fuse_rope(ops: Sequence[Op]) -> list[Op]:
-    """Replace every attention and its two rotary operations."""
+    """Replace every attention, its two rotary operations and the norms before them."""
     result: list[Op] = []
     makers = {output: op for op in ops for output in op.outputs}
-    turned = {id(makers.get(value)) for op in ops if op.kind == "attention" for value in op.inputs}
+    gone = {id(op) for attention in ops for op in _before(attention, makers)}
     for op in ops:
         if op.kind == "attention":
+            if any(len(consumers(ops, each.outputs[0])) > 1 for each in _before(op, makers)):
+                raise UnsupportedModelError(f"{op.name}: its queries or keys are read elsewhere")
             result += _paged(op, makers)
-        elif op.kind != "rotary" or id(op) not in turned:
+        elif id(op) not in gone:
             result.append(op)
     return result
 
 
-def _paged(op: Op, makers: dict[str, Op]) -> list[Op]:
+def _before(op: Op, makers: Makers) -> list[Op]:
+    """The operations that become part of attention `op`'s rope_append."""
+    if op.kind != "attention":
+        return []
+    turned = [makers[value] for value in op.inputs[:2] if value in makers]
+    turned = [each for each in turned if each.kind == "rotary"]
+    normed = [makers[each.inputs[0]] for each in turned if each.inputs[0] in makers]
+    return [*turned, *(each for each in normed if each.kind == "head_norm")]
+
+
+def _paged(op: Op, makers: Makers) -> list[Op]:
     q, k = (makers.get(value) for value in op.inputs[:2])
     if q is None or k is None or q.kind != "rotary" or k.kind != "rotary":
         raise UnsupportedModelError(f"{op.name}: attention without rotary positions")
     queries = f"{op.name}.queries"
-    inputs = (q.inputs[0], k.inputs[0], op.inputs[2])
     attributes = {**op.attributes, "cos": q["cos"], "sin": q["sin"]}
+    inputs = (q.inputs[0], k.inputs[0], op.inputs[2])
+    norms = [makers.get(value) for value in inputs[:2]]
+    if any(norm is not None and norm.kind == "head_norm" for norm in norms):
+        attributes |= _norm_attributes(op, norms)
+        inputs = (*(norm.inputs[0] for norm in norms if norm), op.inputs[2])
     append = Op("rope_append", f"{op.name}.rope", inputs, (queries,), attributes, op.layer)
     attend = Op("paged_attention", op.name, (queries,), op.outputs, op.attributes, op.layer)
     return [append, attend]
+
+
+def _norm_attributes(op: Op, norms: Sequence[Op | None]) -> dict[str, Any]:
+    q, k = norms
+    if q is None or k is None or {q.kind, k.kind} != {"head_norm"} or q["eps"] != k["eps"]:
+        raise UnsupportedModelError(f"{op.name}: queries and keys are normalised unlike each other")
+    return {"q_weight": q["weight"], "k_weight": k["weight"], "eps": q["eps"]}

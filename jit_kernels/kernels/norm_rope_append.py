@@ -1,0 +1,48 @@
+"""QK-norm and RoPE: rope(x / sqrt(mean(x²) + eps) · weight), head by head   (Henry et al. 2020).
+
+As `rope_append`, with every head of q and k normalised before it turns; v stays as it is.
+"""
+
+from __future__ import annotations
+
+from jit_kernels.dsl import Array, Value, running_sum, sqrt, vectorized
+from jit_kernels.kernel import kernel
+from jit_kernels.kernels.rope_append import Halves, HeadRows, append_heads
+from jit_kernels.types import F32, I32, I64
+
+__all__ = ["norm_rope_append"]
+
+
+@kernel
+def norm_rope_append(
+    rows: Array[I64],
+    qkv: Array[F32],
+    qkv_stride: Value[I64],
+    positions: Array[I32],
+    cos: Array[F32],
+    sin: Array[F32],
+    slots: Array[I64],
+    q_out: Array[F32],
+    q_stride: Value[I64],
+    kv: Array[F32],
+    num_heads: Value[I64],
+    num_kv_heads: Value[I64],
+    q_weight: Array[F32],
+    k_weight: Array[F32],
+    eps: Value[F32],
+    *,
+    head_dim: int,
+) -> None:
+    """Normalise and rotate; `q_weight` and `k_weight` are [head_dim], the rest as `rope_append`."""
+
+    def halves_of(head: Array[F32], is_query: bool) -> Halves:
+        weight = q_weight if is_query else k_weight
+        square_sum = running_sum()
+        for d in vectorized(head_dim):
+            square_sum.add_product(head[d], head[d])
+        scale = 1.0 / sqrt(square_sum.value() / float(head_dim) + eps)
+        upper, upper_weight = head + head_dim // 2, weight + head_dim // 2
+        return lambda d: (head[d] * scale * weight[d], upper[d] * scale * upper_weight[d])
+
+    heads = HeadRows(qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim)
+    append_heads(rows, heads, positions, cos, sin, slots, kv, halves_of)
