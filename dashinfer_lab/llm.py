@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
@@ -34,6 +35,7 @@ from dashinfer_lab.prompts import (
 )
 from dashinfer_lab.sampling import SamplingParams
 from dashinfer_lab.sampling.defaults import model_defaults
+from dashinfer_lab.session import Session
 from dashinfer_lab.vllm_options import LoadArguments
 
 if TYPE_CHECKING:
@@ -224,6 +226,13 @@ class LLM:
     def token_ids(self, prompt: Prompt | Sequence[Message]) -> Iterable[int]:
         """The ids of a prompt, or of a list of messages through the model's chat template."""
         return self._ids(prompt) if isinstance(prompt, str | Mapping) else self._chat_ids(prompt)
+
+    def session(
+        self, messages: Sequence[Message] = (), *, options: RequestOptions | None = None
+    ) -> Session:
+        """Begin a conversation whose keys and values are kept between turns; see `Session`."""
+        self._required_tokenizer()
+        return Session(partial(self.submit, options=options), messages)
 
     def logits(
         self, token_ids: Sequence[int], positions: Sequence[int] | None = None
