@@ -5,14 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dashinfer_lab.engine.core import EngineCore
 from dashinfer_lab.engine.drawing import Drawing
 from dashinfer_lab.engine.generation import GenerationRequest
-from dashinfer_lab.engine.logit_request import LogitRequest
 from dashinfer_lab.engine.options import EngineOptions
 from dashinfer_lab.engine.request import RequestState
 from dashinfer_lab.engine.request_options import RequestOptions
@@ -265,93 +261,3 @@ def test_walks_stop_behind_a_stop_id_and_a_stop_text() -> None:
         assert tokens(request) == expected[:5]
         assert len(runner.batches) == steps
         assert core.pool.num_used == 0
-
-
-class Load(RuleBasedStateMachine):
-    """Any mix of requests, cancellations and steps on few pages: sound after each step."""
-
-    max_walks = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.runner = FakeRunner(
-            num_pages=9,
-            max_tokens=12,
-            max_logit_rows=5,
-            context_length=36,
-            max_walks=self.max_walks,
-        )
-        self.core = EngineCore(self.runner, EngineOptions(max_chunk_tokens=7), lambda: 0.0)
-        self.ids = itertools.count()
-        self.generations: dict[int, tuple[GenerationRequest, list[int], int]] = {}
-        self.logits: dict[int, tuple[LogitRequest, list[int], list[int]]] = {}
-        self.cancelled: set[int] = set()
-
-    @rule(prompt=st.lists(st.integers(0, 96), min_size=1, max_size=20), count=st.integers(1, 16))
-    def submit(self, prompt: list[int], count: int) -> None:
-        request = generation(next(self.ids), prompt, count)
-        self.generations[request.request_id] = (request, prompt, count)
-        self.core.add(request)
-
-    @rule(prompt=st.lists(st.integers(0, 96), min_size=1, max_size=30), data=st.data())
-    def ask_for_logits(self, prompt: list[int], data: st.DataObject) -> None:
-        wanted = st.sets(st.integers(0, len(prompt) - 1), min_size=1)
-        positions = sorted(data.draw(wanted))
-        request = LogitRequest(
-            next(self.ids), prompt, positions, vocab_size=97, arrival_seconds=0.0
-        )
-        self.logits[request.request_id] = (request, prompt, positions)
-        self.core.add(request)
-
-    @precondition(lambda self: self.generations or self.logits)
-    @rule(data=st.data())
-    def cancel(self, data: st.DataObject) -> None:
-        request_id = data.draw(st.sampled_from([*self.generations, *self.logits]))
-        live = self.core.scheduler.find(request_id)
-        self.core.cancel(request_id)
-        if live is not None:
-            self.cancelled.add(request_id)
-            assert live.finished
-
-    @precondition(lambda self: self.core.has_work)
-    @rule()
-    def step(self) -> None:
-        oldest = next(self.core.scheduler.requests())
-        known = (oldest.num_computed, oldest.num_tokens)
-        self.core.step()
-        assert oldest.finished or (oldest.num_computed, oldest.num_tokens) > known
-
-    @invariant()
-    def pages_and_ages_are_in_order(self) -> None:
-        self.core.scheduler.check_integrity()
-        ids = [request.request_id for request in self.core.scheduler.requests()]
-        assert ids == sorted(ids)
-
-    def teardown(self) -> None:
-        run(self.core, most_steps=5000)
-        assert self.core.pool.num_used == 0
-        for request, prompt, count in self.generations.values():
-            expected = self.runner.answer(prompt, count)
-            got = tokens(request)
-            whole = request.request_id not in self.cancelled
-            assert got == expected if whole else got == expected[: len(got)]
-        for request, prompt, positions in self.logits.values():
-            answer = request.answer.get_nowait()
-            assert request.answer.empty()
-            if request.request_id in self.cancelled:
-                assert isinstance(answer, EngineError)
-                continue
-            for row, position in zip(answer, positions, strict=True):
-                assert (row == self.runner.logits(prompt[: position + 1])).all()
-
-
-class LoadOfWalks(Load):
-    """The same where requests draw several tokens between two looks."""
-
-    max_walks = 5
-
-
-TestLoadOfWalks = LoadOfWalks.TestCase
-TestLoadOfWalks.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
-TestLoad = Load.TestCase
-TestLoad.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
