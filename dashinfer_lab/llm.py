@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from dashinfer_lab.convert import Artifact
     from dashinfer_lab.tokenizer import Tokenizer
+    from jit_kernels.bench import Roof
 
 __all__ = ["LLM", "MemoryReport", "Message", "Prompt"]
 
@@ -278,7 +279,11 @@ class LLM:
         alone = RequestOptions(cache_salt=token_hex(16))
         with self.profiling() as recorder:
             self._complete([None], [ids], params, [alone])
-        return OpProfile.of(recorder, self._profiler.measure_roof() if roof else None)
+        return OpProfile.of(recorder, self.measure_roof() if roof else None)
+
+    def measure_roof(self) -> Roof:
+        """What this machine can do with as many threads, for `OpProfile.of`; about a second."""
+        return self._profiler.measure_roof()
 
     def get_op_profiling_info(self) -> str:
         """The report of all steps so far, with always_profile; else raises `EngineError`."""

@@ -11,6 +11,7 @@ from dashinfer_lab.demo.running import Stop
 from dashinfer_lab.demo.texts import Texts
 
 if TYPE_CHECKING:
+    from dashinfer_lab.engine import RequestOptions
     from dashinfer_lab.events import RequestMetrics
     from dashinfer_lab.llm import LLM, Message, Prompt
     from dashinfer_lab.outputs import CompletionOutput
@@ -56,14 +57,18 @@ class Answer:
 
 
 async def answering(
-    llm: LLM, prompt: Prompt | Sequence[Message], params: SamplingParams, stop: Stop
+    llm: LLM,
+    prompt: Prompt | Sequence[Message],
+    params: SamplingParams,
+    stop: Stop,
+    options: RequestOptions | None = None,
 ) -> AsyncGenerator[Answer]:
     """Yield the answer as it grows, the last time with its end.
 
     `stop` ends it in the engine, and so does whatever closes this generator. Raises
     `RequestError`.
     """
-    handle = await asyncio.to_thread(llm.submit, prompt, params)
+    handle = await asyncio.to_thread(llm.submit, prompt, params, options=options)
     try:
         stop.ends(handle.cancel)
         shown = 0

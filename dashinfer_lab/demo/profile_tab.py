@@ -3,9 +3,11 @@
 Annotations are evaluated here, because Gradio finds by them where a request belongs.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from html import escape
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from dashinfer_lab.demo.answer import answering
@@ -66,20 +68,24 @@ async def _report(
     context: DemoContext, session: str, choice: "Choice", prompt: str, tokens: int
 ) -> str:
     """Answer `prompt` under a recorder and return the profile as HTML."""
+    from dashinfer_lab.engine import RequestOptions
     from dashinfer_lab.profiling import OpProfile
     from dashinfer_lab.profiling.html import fragment
     from dashinfer_lab.sampling import SamplingParams
 
     params = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True)
+    # Nobody has computed the prompt under this salt: there is a prefill to look at.
+    alone = RequestOptions(cache_salt=token_hex(16))
     with context.running.work(session) as stop:
         async with context.shelf.lent(choice) as llm:
             with llm.profiling() as recorder:
-                async with aclosing(answering(llm, prompt, params, stop)) as answers:
+                async with aclosing(answering(llm, prompt, params, stop, alone)) as answers:
                     async for answer in answers:
                         if answer.error is not None:
                             note = escape(answer.note(context.say))
                             return f"<span class='note failed'>{note}</span>"
-            table = fragment(OpProfile.of(recorder), context.say.language)
+            roof = await asyncio.to_thread(llm.measure_roof)
+            table = fragment(OpProfile.of(recorder, roof), context.say.language)
             return f"<div class='profile'>{table}</div>"
 
 

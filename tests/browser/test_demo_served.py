@@ -210,6 +210,7 @@ def test_the_command_answers_with_the_embedded_model_and_ends_at_ctrl_c(
         tab.page.get_by_role("tab", name="Profile").click()
         tab.page.click("#profile-run")
         tab.page.locator("#profile-report").get_by_text("linear_u8").first.wait_for()
+        assert "roof was not measured" not in tab.page.locator("#profile-report").inner_text()
         tab.page.screenshot(path=SCREENSHOTS / "embedded-profile.png", full_page=True)
         tab.page.context.close()
         process.send_signal(signal.SIGINT)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dashinfer_lab.demo.shelf import Choice
-from dashinfer_lab.engine import Chunk, ChunkResult, Engine, RequestHandle
+from dashinfer_lab.engine import Chunk, ChunkResult, Engine, RequestHandle, RequestOptions
 from dashinfer_lab.errors import HubError
 from dashinfer_lab.sampling import SamplingParams
 
@@ -104,14 +104,16 @@ class ScriptedLLM:
         self.prompts: list[Any] = []
         self.params: list[SamplingParams] = []
 
-    def submit(self, prompt: Any, params: SamplingParams) -> RequestHandle:
+    def submit(
+        self, prompt: Any, params: SamplingParams, *, options: RequestOptions | None = None
+    ) -> RequestHandle:
         self.prompts.append(prompt)
         self.params.append(params)
         messages: list[Mapping[str, str]] = [{"content": prompt}]
         if not isinstance(prompt, str):
             messages = prompt
         text = "".join(f"\x02{message['content']}" for message in messages)
-        return self.engine.submit([ord(each) for each in text], params, block=True)
+        return self.engine.submit([ord(each) for each in text], params, block=True, options=options)
 
     def memory(self) -> SimpleNamespace:
         return SimpleNamespace(weight_bytes=1_000_000)
