@@ -32,6 +32,9 @@ _HOMES = {
     "CompletionOutput": "dashinfer_lab.outputs",
     "RequestOutput": "dashinfer_lab.outputs",
     "SamplingParams": "dashinfer_lab.sampling",
+    # What `%load_ext dashinfer_lab` looks for.
+    "load_ipython_extension": "dashinfer_lab.magics",
+    "unload_ipython_extension": "dashinfer_lab.magics",
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dashinfer_lab.errors import ConfigError, DashInferLabError
+from dashinfer_lab.widgets.chat_notes import final_note, live_note
 from dashinfer_lab.widgets.pulse import SECONDS_BETWEEN
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Turn:
     message: str
     answer: str = ""
     note: str = ""
-    failed: bool = False
+    error: DashInferLabError | None = None
 
 
 class ChatSession:
@@ -39,7 +40,7 @@ class ChatSession:
         self.system = system
         self._llm: Final = llm
         self._say: Final = say
-        self._changed: Final = changed
+        self.changed = changed
         self._answering: Final = threading.Lock()
         self._handle: RequestHandle | None = None
         self._stopped = False
@@ -52,8 +53,8 @@ class ChatSession:
     def answer(self, message: str, params: SamplingParams) -> Turn:
         """Answer and return the turn; an interrupt keeps what came, cancels, and is raised.
 
-        An error of the request becomes the turn's note. Raises `ConfigError` while another answer
-        is on its way.
+        An error of the request becomes the turn's `error` and note. Raises `ConfigError` while
+        another answer is on its way.
         """
         if not self._answering.acquire(blocking=False):
             raise ConfigError("an answer is on its way: stop it, or wait for it")
@@ -61,11 +62,11 @@ class ChatSession:
         self._stopped = False
         try:
             self.turns.append(turn)
-            self._changed()
+            self.changed()
             self._handle = self._llm.submit(self._for_model(), params)
             self._follow(turn, self._handle)
         except DashInferLabError as error:
-            turn.note, turn.failed = self._say("chat.failed", message=str(error)), True
+            turn.note, turn.error = self._say("chat.failed", message=str(error)), error
         except BaseException:
             turn.note = self._say("chat.stopped").rstrip(" ·")
             raise
@@ -74,7 +75,7 @@ class ChatSession:
                 self._handle.cancel()
             self._handle = None
             self._answering.release()
-            self._changed()
+            self.changed()
         return turn
 
     def stop(self) -> None:
@@ -88,7 +89,7 @@ class ChatSession:
         """Forget every turn, and stop."""
         self.stop()
         self.turns.clear()
-        self._changed()
+        self.changed()
 
     def _for_model(self) -> list[Message]:
         """What the chat template lays out; a turn without an answer is left out."""
@@ -109,25 +110,11 @@ class ChatSession:
             time.sleep(SECONDS_BETWEEN)
             output, now = handle.output, time.monotonic()
             count = len(output.token_ids)
-            if count == shown and not handle.finished:
-                continue
-            first = now if first is None else first
-            turn.answer, shown = output.text, count
-            if not handle.finished:
-                rate = (count - 1) / (now - first) if now > first else count / (now - begin)
-                turn.note = self._say("chat.live", count=count, rate=rate)
-                self._changed()
-        self._sum_up(turn, handle)
-
-    def _sum_up(self, turn: Turn, handle: RequestHandle) -> None:
-        output, metrics = handle.output, handle.metrics
-        turn.answer = output.text
-        if output.error is not None:
-            turn.note, turn.failed = self._say("chat.failed", message=str(output.error)), True
-            return
-        why = {"cancelled": "chat.stopped", "length": "chat.length"}.get(str(output.finish_reason))
-        between = metrics.seconds_per_token if metrics else None
-        count, rate = len(output.token_ids), 1 / between if between else 0.0
-        turn.note = (self._say(why) if why else "") + self._say("chat.live", count=count, rate=rate)
-        if metrics is not None and metrics.ttft_seconds is not None:
-            turn.note += self._say("chat.ttft", seconds=metrics.ttft_seconds)
+            if count > shown and not handle.finished:
+                first = now if first is None else first
+                turn.answer, shown = output.text, count
+                turn.note = live_note(count, now - begin, now - first, self._say)
+                self.changed()
+        turn.answer, turn.note = handle.output.text, final_note(handle, self._say)
+        if handle.output.error is not None:
+            raise handle.output.error

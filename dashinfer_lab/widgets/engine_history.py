@@ -30,7 +30,7 @@ class EngineHistory:
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
-        self._slices: Final[deque[Rate]] = deque(maxlen=_NUM_SLICES)
+        self._slices: Final[deque[Rate]] = deque(maxlen=_NUM_SLICES + 1)
         self.last: StepEvent | None = None
 
     def add(self, event: StepEvent) -> None:

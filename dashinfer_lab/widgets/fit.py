@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
+from dashinfer_lab.widgets.free_memory import available_bytes
+
 if TYPE_CHECKING:
     from dashinfer_lab.config import ModelConfig
 
-__all__ = ["Fit", "Verdict", "available_bytes", "fit_of", "path_here"]
+__all__ = ["Fit", "Verdict", "fit_of", "path_here"]
 
 Verdict = Literal["fits", "tight", "too_large"]
 _SCALE_BYTES: Final = 2  # of a scale or a minimum; float32 where float16 is too coarse
 _SPARE_BYTES: Final = 300 << 20  # Python, buffers of a step, compiled kernels
-_CGROUPS: Final = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,45 +79,37 @@ def fit_of(path: Path, weights: str = "auto", threads: int | None = None) -> Fit
 
 def _fit(config: ModelConfig, scheme: str, threads: int | None) -> Fit:
     from dashinfer_lab.engine.auto_weights import kept_bandwidth
-    from dashinfer_lab.models import build_graph
-    from dashinfer_lab.quantize import ELEMENT_BYTES, Scheme
     from jit_kernels.isa import detect
     from jit_kernels.runtime.topology import thread_plan
 
-    sizes: dict[str, int] = {}
-    graph = build_graph(config, Scheme.parse(scheme))
-    for weight in graph.weights:
-        panels, *groups = weight.stored_shapes().values()
-        scales = sum(prod(shape) for shape in groups) * _SCALE_BYTES
-        sizes[weight.name] = prod(panels) * ELEMENT_BYTES[weight.format] + scales
-    looked_up = {weight.name for weight in graph.weights if weight.role == "embedding"}
-    per_token = sum(size for name, size in sizes.items() if name not in looked_up)
+    count, whole, per_token = _weights(config, scheme)
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
+    position_bytes = 8 * config.num_layers * config.num_kv_heads * config.head_dim
     return Fit(
         scheme=scheme,
-        num_parameters=sum(weight.num_elements for weight in graph.weights),
-        weight_bytes=sum(sizes.values()),
+        num_parameters=count,
+        weight_bytes=whole,
         bytes_per_token=per_token,
-        kv_bytes=8
-        * config.num_layers
-        * config.num_kv_heads
-        * config.head_dim
-        * config.context_length,
+        kv_bytes=position_bytes * config.context_length,
         context_length=config.context_length,
         available_bytes=available_bytes(),
         tokens_per_second=bandwidth * 1e9 / per_token if bandwidth else None,
     )
 
 
-def available_bytes() -> int:
-    """Memory that is free, within what a container allows."""
-    import psutil
+@lru_cache(maxsize=32)
+def _weights(config: ModelConfig, scheme: str) -> tuple[int, int, int]:
+    """Parameters, bytes of all weights, and of those that decoding a token reads."""
+    from dashinfer_lab.models import build_graph
+    from dashinfer_lab.quantize import ELEMENT_BYTES, Scheme
 
-    from jit_kernels.runtime.topology import read_text
-
-    available = psutil.virtual_memory().available
-    for limit, used in _CGROUPS:
-        texts = (read_text(limit) or "").strip(), (read_text(used) or "").strip()
-        if all(text.isdigit() for text in texts):
-            available = min(available, max(0, int(texts[0]) - int(texts[1])))
-    return available
+    graph = build_graph(config, Scheme.parse(scheme))
+    count = 0
+    whole = looked_up = sum(table.nbytes for table in graph.tables.values())
+    for weight in graph.weights:
+        panels, *groups = weight.stored_shapes().values()
+        scales = sum(prod(shape) for shape in groups) * _SCALE_BYTES
+        size = prod(panels) * ELEMENT_BYTES[weight.format] + scales
+        count, whole = count + weight.num_elements, whole + size
+        looked_up += size if weight.role == "embedding" else 0
+    return count, whole, whole - looked_up

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.profiling import ChunkSpan, OpProfile, ProfiledOp, StepShape, Work
 
 if TYPE_CHECKING:
-    from jit_kernels.isa import Isa
     from jit_kernels.kernel import Kernel
 
-__all__ = ["VIEWS", "Case", "KernelView", "coloured", "ops_of", "text_of", "variants", "work_cases"]
+__all__ = ["VIEWS", "Case", "KernelView", "ops_of", "text_of", "variants", "work_cases"]
 
 KernelView = Literal["source", "ir", "llvm", "asm"]
 VIEWS: Final[tuple[KernelView, ...]] = ("source", "ir", "llvm", "asm")
 DECODE_POSITION: Final = 511
 PREFILL_TOKENS: Final = 128
-_LEXERS: Final = {"source": "python", "ir": "llvm", "llvm": "llvm", "asm": "gas"}
 
 
 def ops_of(source: Any) -> tuple[ProfiledOp, ...]:
@@ -44,12 +41,14 @@ def variants(ops: Iterable[ProfiledOp], kernel: str) -> dict[str, ProfiledOp]:
     return {op.name: op for op in found.values()}
 
 
-def text_of(kernel: Kernel, view: KernelView, isa: Isa, op: ProfiledOp | None) -> str:
+def text_of(kernel: Kernel, view: KernelView, isa_name: str, op: ProfiledOp | None) -> str:
     """Source, IR or assembly; without `op` only of what needs no constants (`TraceError`)."""
     if view == "source":
         return kernel.source
+    from jit_kernels.isa import detect, record
     from jit_kernels.kernels.linear_tiles import row_tile
 
+    isa = detect() if isa_name == detect().name else record(isa_name)
     constants = dict((op.constants if op is not None else None) or {})
     if "row_tile" in kernel.constants:
         constants["row_tile"] = row_tile(isa)
@@ -74,14 +73,3 @@ def work_cases(op: ProfiledOp) -> Sequence[Case]:
         Case("decode", work_of(op, StepShape((decode,), 1))),
         Case("prefill", work_of(op, StepShape((prefill,), 1))),
     ]
-
-
-def coloured(text: str, view: KernelView) -> str:
-    """`text` as escaped HTML, its words in classes of the theme."""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import get_lexer_by_name
-
-    if len(text) > 60_000:  # colours would double what already strains a page
-        return escape(text)
-    return str(highlight(text, get_lexer_by_name(_LEXERS[view]), HtmlFormatter(nowrap=True)))

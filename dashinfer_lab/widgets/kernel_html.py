@@ -4,12 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
+from typing import Final
 
 from dashinfer_lab.profiling import OpProfile, ProfiledOp
-from dashinfer_lab.widgets.kernel_facts import DECODE_POSITION, PREFILL_TOKENS, work_cases
+from dashinfer_lab.widgets.kernel_facts import (
+    DECODE_POSITION,
+    PREFILL_TOKENS,
+    KernelView,
+    work_cases,
+)
 from dashinfer_lab.widgets.theme import note, table
 
-__all__ = ["cost_html", "measured_html"]
+__all__ = ["code_html", "cost_html", "measured_html"]
+
+
+_MOST_LINES: Final = 1500
+_MOST_COLOURED: Final = 60_000  # characters: colours would double what already strains a page
+_LEXERS: Final = {"source": "python", "ir": "llvm", "llvm": "llvm", "asm": "gas"}
+
+
+def code_html(text: str, view: KernelView, kernel: str, say: Callable[..., str]) -> str:
+    """Code with colours and its number of lines; assembly from the function's label on."""
+    lines = text.splitlines()
+    if view == "asm":
+        labels = (i for i, line in enumerate(lines) if line.startswith(kernel))
+        lines = lines[next(labels, 0) :]
+    key = "kernel.cut" if len(lines) > _MOST_LINES else "kernel.lines"
+    count = escape(say(key, count=len(lines), shown=_MOST_LINES))
+    shown = _coloured("\n".join(lines[:_MOST_LINES]), view)
+    return f'<div class="dl-code">{shown}</div><div class="dl-quiet dl-small">{count}</div>'
+
+
+def _coloured(text: str, view: KernelView) -> str:
+    """`text` as escaped HTML, its words in classes of the theme."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import get_lexer_by_name
+
+    if len(text) > _MOST_COLOURED:
+        return escape(text)
+    return str(highlight(text, get_lexer_by_name(_LEXERS[view]), HtmlFormatter(nowrap=True)))
 
 
 def cost_html(op: ProfiledOp | None, say: Callable[..., str]) -> str:

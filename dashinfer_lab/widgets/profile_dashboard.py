@@ -6,12 +6,13 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.config import Language
-from dashinfer_lab.errors import ConfigError, DashInferLabError
+from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.profiling import OpProfile
+from dashinfer_lab.widgets.aside import begin_aside
 from dashinfer_lab.widgets.controls import button, row, toggles
 from dashinfer_lab.widgets.profile_html import KINDS, available_kinds, profile_html
 from dashinfer_lab.widgets.theme import note
-from dashinfer_lab.widgets.view import View
+from dashinfer_lab.widgets.view import View, require
 
 if TYPE_CHECKING:
     from dashinfer_lab.llm import LLM
@@ -53,8 +54,7 @@ class ProfileDashboard(View):
 
     def show(self, kind: str) -> ProfileDashboard:
         """Turn to a table or picture, as the buttons do. Raises `ConfigError` naming them."""
-        if kind not in KINDS:
-            raise ConfigError(f"there is no {kind!r:.80} to show; there are {', '.join(KINDS)}")
+        require("kind", kind, KINDS)
         self.kind = kind
         self.redraw()
         return self
@@ -71,8 +71,7 @@ class ProfileDashboard(View):
             try:
                 found = self._llm.profile(prompt, params, roof=self._roof)
             except BaseException as error:
-                what = str(error) or type(error).__name__
-                self._say(note(self.say("profile.failed", message=what), "bad"))
+                self._say(self.failure("profile.failed", error))
                 raise
             self.before, self.profile = self.profile or self.before, found
         self._say("")
@@ -100,13 +99,7 @@ class ProfileDashboard(View):
 
     def _begin(self) -> None:
         if not self._running.locked():
-            threading.Thread(target=self._run_quietly, name="dl-profile", daemon=True).start()
-
-    def _run_quietly(self) -> None:
-        try:
-            self.run(self._prompt.value, self._tokens.value)
-        except DashInferLabError:
-            return  # the view says so
+            begin_aside(lambda: self.run(self._prompt.value, self._tokens.value))
 
     def _live(self) -> str:
         return self._said or profile_html(self.profile, self.before, self.kind, self.lang)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.widgets.controls import observed
 
 if TYPE_CHECKING:
+    from dashinfer_lab.llm import LLM
     from dashinfer_lab.sampling import SamplingParams
 
-__all__ = ["sampling_controls"]
+__all__ = ["chat_params", "sampling_controls"]
+
+
+_LONGEST_ANSWER: Final = 256
+
+
+def chat_params(llm: LLM) -> SamplingParams:
+    """The model's own defaults, with answers of a length that a person waits for."""
+    return replace(llm.default_sampling_params, max_tokens=_LONGEST_ANSWER)
 
 
 def sampling_controls(

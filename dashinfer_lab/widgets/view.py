@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from html import escape
 from importlib.util import find_spec
@@ -10,10 +11,10 @@ from typing import Any, Final
 
 from dashinfer_lab.config import Language, default_language
 from dashinfer_lab.errors import ConfigError
-from dashinfer_lab.widgets.theme import STYLE
+from dashinfer_lab.widgets.theme import STYLE, note
 from dashinfer_lab.widgets.words import say
 
-__all__ = ["View"]
+__all__ = ["View", "require"]
 
 _WIDGET: Final = "application/vnd.jupyter.widget-view+json"
 
@@ -70,6 +71,10 @@ class View(ABC):
         """The words of `key` in the view's language."""
         return say(self.lang, key, **values)
 
+    def failure(self, key: str, error: BaseException) -> str:
+        """The words of `key` about `error`, as HTML."""
+        return note(self.say(key, message=str(error) or type(error).__name__), "bad")
+
     def close(self) -> None:
         """End what goes on, and take the widget away; closing twice is harmless."""
         self._end()
@@ -104,3 +109,9 @@ class View(ABC):
             bundle[_WIDGET] = {"version_major": 2, "version_minor": 0, "model_id": model}
             self._shown()
         return bundle
+
+
+def require(name: str, given: str | None, known: Sequence[str]) -> None:
+    """Raise `ConfigError` naming what there is, where `given` is something else."""
+    if given is not None and given not in known:
+        raise ConfigError(f"there is no {name} {given!r:.80}; there are {', '.join(known)}")

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashinfer_lab import LLM
+from dashinfer_lab.errors import ConfigError, DashInferLabError
+from dashinfer_lab.progress import LoadProgress
+from dashinfer_lab.widgets import ModelLoader
+from dashinfer_lab.widgets.fit import Fit, fit_of
+from dashinfer_lab.widgets.fit_html import fit_html
+from dashinfer_lab.widgets.loaded import load_in_place_of
+from tests.widgets.conftest import eventually
+
+
+def _fit(weight_bytes: int, kv_bytes: int, available_bytes: int) -> Fit:
+    return Fit("a16w8", 1, weight_bytes, weight_bytes, kv_bytes, 8, available_bytes, None)
+
+
+@pytest.mark.parametrize(
+    ("available_bytes", "verdict"),
+    [(9 << 30, "fits"), (3 << 30, "tight"), (1 << 30, "too_large")],
+)
+def test_the_verdict_counts_weights_and_one_whole_conversation(
+    available_bytes: int, verdict: str
+) -> None:
+    assert _fit(2 << 30, 5 << 30, available_bytes).verdict == verdict
+
+
+def test_what_a_converted_model_needs_is_what_its_file_holds(tiny: LLM) -> None:
+    fit = fit_of(tiny.artifact.directory)
+
+    padding = sum(t.num_bytes for name, t in tiny.artifact.tensors.items() if "__pad" in name)
+    # A tensor whose scales are too coarse in 16 bits has them in 32.
+    assert 0 <= tiny.artifact.num_bytes - padding - fit.weight_bytes <= 0.1 * fit.weight_bytes
+    assert fit.kv_bytes == tiny.memory().kv_bytes_per_position * tiny.config.context_length
+    assert fit.bytes_per_token == pytest.approx(tiny.memory().weight_bytes_per_token, rel=0.1)
+
+
+@pytest.mark.model
+def test_choosing_smaller_weights_needs_less_and_the_view_says_so(embedded_gguf: Path) -> None:
+    loader = ModelLoader(embedded_gguf, weights="fp32", lang="en")
+    _ = loader.widget
+    whole, shown = loader.fit(), loader.picture.value
+
+    loader.choose(weights="a16w8")
+
+    smaller = loader.fit()
+    assert whole is not None
+    assert smaller is not None
+    assert smaller.weight_bytes < 0.3 * whole.weight_bytes
+    assert loader.picture.value != shown
+    assert "weights as a16w8" in loader.picture.value
+    loader.close()
+
+
+def test_a_model_that_is_not_here_is_not_fetched_to_learn_its_size() -> None:
+    loader = ModelLoader("owner/name", lang="en")
+
+    assert loader.fit() is None
+    assert "once it is fetched" in loader.html
+
+
+def test_a_broken_scheme_is_said_in_the_view(embedded_gguf: Path) -> None:
+    loader = ModelLoader(embedded_gguf, weights="a16w9", lang="en")
+
+    assert "a16w9" in loader.html
+    assert "dl-bad" in loader.html
+    assert "is unknown" in loader.html
+
+
+def test_the_load_button_loads_and_the_view_names_the_model(tiny_directory: Path) -> None:
+    loader = ModelLoader(tiny_directory, threads=1, lang="en")
+    _ = loader.widget
+
+    loader._button.click()
+
+    assert eventually(lambda: "Loaded" in loader.picture.value and not loader._button.disabled)
+    assert loader.llm is not None
+    loader.llm.close()
+    loader.close()
+
+
+def test_running_a_load_cell_again_frees_the_former_model_first(
+    tiny_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = threading.active_count()
+    alive_while_loading: list[bool] = []
+    held: list[LLM] = []
+
+    def load_cell() -> LLM:
+        loader = ModelLoader(tiny_directory, threads=1)
+        return loader.load()
+
+    def watched(self: LLM, *arguments: Any, **options: Any) -> None:
+        alive_while_loading.extend(llm.engine.alive for llm in held)
+        original(self, *arguments, **options)
+
+    original = LLM.__init__
+    monkeypatch.setattr(LLM, "__init__", watched)
+    held += [load_cell()]
+    held += [load_cell()]
+    held += [load_cell()]
+
+    assert alive_while_loading == [False, False, False]
+    assert [llm.engine.alive for llm in held] == [False, False, True]
+    held[-1].close()
+    assert threading.active_count() <= threads
+
+
+def test_models_of_other_names_stay_loaded(tiny_directory: Path) -> None:
+    one = load_in_place_of("one", lambda: LLM(tiny_directory, threads=1))
+    other = load_in_place_of("other", lambda: LLM(tiny_directory, threads=1))
+
+    assert one.engine.alive
+    one.close()
+    other.close()
+
+
+def test_a_load_that_fails_says_why_and_can_be_tried_again(
+    tmp_path: Path, tiny_directory: Path
+) -> None:
+    loader = ModelLoader(tmp_path / "nothing", lang="en", threads=1)
+    _ = loader.widget
+
+    with pytest.raises(DashInferLabError):
+        loader.load()
+    assert eventually(lambda: "Not loaded" in loader.picture.value)
+
+    loader.choose(model=str(tiny_directory))
+    loader.load().close()
+    loader.close()
+
+
+def test_an_interrupt_while_loading_is_raised_said_and_leaves_the_loader_usable(
+    tiny_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = ModelLoader(tiny_directory, threads=1, lang="en")
+    _ = loader.widget
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LLM, "__init__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            loader.load()
+    assert eventually(lambda: "KeyboardInterrupt" in loader.picture.value)
+
+    loader.load().close()
+    loader.close()
+
+
+def test_progress_is_drawn_where_there_is_a_widget(
+    tiny_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = ModelLoader(tiny_directory, threads=1, lang="en")
+    _ = loader.widget
+    shown: list[str] = []
+
+    def slow(*_: object, progress: LoadProgress, **__: object) -> None:
+        assert progress.fetch is not None
+        progress.fetch("downloading", 3, 4)
+        assert eventually(lambda: "75%" in loader.picture.value)
+        shown.append(loader.picture.value)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(LLM, "__init__", slow)
+    with pytest.raises(ConfigError, match="enough"):
+        loader.load()
+
+    assert "downloading · 75%" in shown[0]
+    assert "width:75.00%" in shown[0]
+    loader.close()
+
+
+def test_without_a_bandwidth_no_speed_is_foretold() -> None:
+    assert "<b>–</b>" in fit_html(_fit(1 << 20, 1 << 20, 1 << 40), "model", "en")
