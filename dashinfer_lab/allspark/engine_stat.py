@@ -37,6 +37,10 @@ class AsEngineStat:
     total_prefill_token: int
     generate_token_persec: float
     process_token_persec: float
+    prefix_cache_hit_token: int
+    prefix_cache_miss_token: int
+    prefix_cache_hit_rate: float
+    prefix_cache_miss_rate: float
 
     @property
     def pendding_request(self) -> int:
@@ -79,6 +83,7 @@ def engine_stat(model_name: str, llm: LLM, rates: StepRates) -> AsEngineStat:
     page_bytes = memory.kv_bytes // stats.num_pages
     page_tokens = page_bytes // memory.kv_bytes_per_position
     free = stats.num_pages - stats.num_pages_used
+    prompts = stats.num_cached_tokens + stats.num_prefill_tokens
     generated, processed = rates.rates()
     return AsEngineStat(
         model_name=model_name,
@@ -97,4 +102,8 @@ def engine_stat(model_name: str, llm: LLM, rates: StepRates) -> AsEngineStat:
         total_prefill_token=stats.num_prefill_tokens,
         generate_token_persec=generated,
         process_token_persec=processed,
+        prefix_cache_hit_token=stats.num_cached_tokens,
+        prefix_cache_miss_token=stats.num_prefill_tokens,
+        prefix_cache_hit_rate=stats.num_cached_tokens / prompts if prompts else 0.0,
+        prefix_cache_miss_rate=stats.num_prefill_tokens / prompts if prompts else 0.0,
     )

@@ -26,6 +26,7 @@ class AsModelConfig:
 
     model_path: what `serialize_model_from_torch` wrote, also as its `.dimodel` or `.asgraph` file,
     or whatever else `LLM` loads. weights_path: beside it, or empty.
+    enable_prefix_cache: prompts that begin alike share pages, kept prefix_cache_ttl seconds.
     engine_max_length: positions of a sequence. engine_max_batch: requests in a step.
     engine_max_prefill_length: tokens of one prompt in a step. num_threads: 0 is automatic.
     matmul_precision: the least that products may have; those of floats here are always float32.
@@ -45,8 +46,8 @@ class AsModelConfig:
     prefill_mode: AsMHAPrefill = AsMHAPrefill.AsPrefillDefault
     cache_mode: AsCacheMode = AsCacheMode.AsCacheDefault
     engine_max_prefill_length: int = 0
-    enable_prefix_cache: bool | None = None
-    prefix_cache_ttl: int = 300
+    enable_prefix_cache: bool = True
+    prefix_cache_ttl: float = 300
     cache_span_size: int = PAGE_SIZE
     cache_span_num_init: int = 0
     enable_sparsity_matmul: bool = False
@@ -74,7 +75,10 @@ def load_arguments(config: AsModelConfig) -> dict[str, Any]:
         "context_length": length,
         "max_batch_tokens": step_tokens,
         "engine": EngineOptions(
-            max_running=batch, max_chunk_tokens=None if chunk is None else min(chunk, step_tokens)
+            max_running=batch,
+            max_chunk_tokens=None if chunk is None else min(chunk, step_tokens),
+            enable_prefix_caching=config.enable_prefix_cache,
+            prefix_cache_ttl=config.prefix_cache_ttl,
         ),
         "always_profile": True if config.do_profiling else None,
     }

@@ -34,6 +34,7 @@ STAT_KEYS: Final = (
     "time_in_queue",
     "context_token_length",
     "generated_token_length",
+    "context_cached_length",
     "context_tps",
     "generate_tps",
 )
@@ -53,11 +54,13 @@ class GeneratedElements:
 
     token_logprobs_list: of each token, as the model rated it. log_probs_list: of each token, pairs
     of id and log-probability, the likeliest first. Both are empty unless asked for.
+    prefix_cache_len: tokens of the prompt that were in the cache; comes with the end.
     """
 
     ids_from_generate: list[int]
     token_logprobs_list: list[float]
     log_probs_list: list[list[tuple[int, float]]]
+    prefix_cache_len: int | None = None
 
     def __dlpack__(self, **options: Any) -> Any:
         return np.array(self.ids_from_generate, np.int64).__dlpack__(**options)
@@ -176,11 +179,13 @@ class ResultQueue:
     def _element(self) -> GeneratedElements:
         events = tuple(self._pending)
         self._pending.clear()
+        metrics = None if self._last is None else self._last.metrics
         rated = [event.logprobs for event in events if event.logprobs is not None]
         return GeneratedElements(
             ids_from_generate=[e.token_id for e in events if e.token_id is not None],
             token_logprobs_list=[each.logprob for each in rated],
             log_probs_list=[list(each.top) for each in rated],
+            prefix_cache_len=None if metrics is None else metrics.num_cached_tokens,
         )
 
     def __repr__(self) -> str:
@@ -202,7 +207,8 @@ def _stat_info(metrics: RequestMetrics | None) -> dict[str, float | int | None]:
         None if queue is None else queue * 1000,
         metrics.num_prompt_tokens,
         metrics.num_output_tokens,
-        metrics.num_prompt_tokens / prefill if prefill else None,
+        metrics.num_cached_tokens,
+        (metrics.num_prompt_tokens - metrics.num_cached_tokens) / prefill if prefill else None,
         1 / seconds_per_token if seconds_per_token else None,
     )
     return dict(zip(STAT_KEYS, values, strict=True))

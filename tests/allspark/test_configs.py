@@ -66,7 +66,7 @@ def test_a_json_configuration_is_read_whole(tmp_path: Path) -> None:
         "threads": None,
         "context_length": 100,
         "max_batch_tokens": 100,
-        "engine": EngineOptions(max_running=8),
+        "engine": EngineOptions(max_running=8, prefix_cache_ttl=300),
         "always_profile": True,
     }
 
@@ -153,7 +153,9 @@ def test_a_runtime_config_of_a_dict_is_that_of_the_steps() -> None:
     expected = steps.prefix_cache_ttl(60).build()
 
     assert built.build() == expected
-    assert load_arguments(expected)["engine"] == EngineOptions(max_running=4, max_chunk_tokens=16)
+    assert load_arguments(expected)["engine"] == EngineOptions(
+        max_running=4, max_chunk_tokens=16, prefix_cache_ttl=60
+    )
 
 
 @pytest.mark.parametrize(

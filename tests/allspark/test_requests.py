@@ -26,6 +26,7 @@ ALL_KEYS = {
     "time_in_queue",
     "context_token_length",
     "generated_token_length",
+    "context_cached_length",
     "context_tps",
     "generate_tps",
 }
@@ -245,6 +246,23 @@ def test_a_stopped_model_takes_requests_once_it_is_started_again(engine: Engine)
         pass
     engine.start_model(NAME)
     assert answer(engine, PROMPT)
+
+
+def test_a_prompt_that_begins_like_another_shares_its_pages(engine: Engine) -> None:
+    prompt = [3, *range(4, 68)]
+    before = engine.get_as_engine_stat(NAME)
+    expected = answer(engine, prompt, LONG)
+    _, handle, queue = engine.start_request(NAME, prompt, LONG)
+    engine.sync_request(NAME, handle)
+    element = queue.Get()
+    stat = engine.get_as_engine_stat(NAME)
+
+    assert element is not None
+    assert element.ids_from_generate == expected
+    assert element.prefix_cache_len == 64
+    assert queue.RequestStatInfo()["context_cached_length"] == 64
+    assert stat.prefix_cache_hit_token - before.prefix_cache_hit_token == 64
+    assert stat.prefix_cache_hit_rate + stat.prefix_cache_miss_rate == pytest.approx(1)
 
 
 def test_the_stat_counts_what_was_done(engine: Engine) -> None:
