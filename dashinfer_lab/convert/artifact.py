@@ -130,6 +130,10 @@ class Artifact:
             length = min(_HUGE_PAGE, len(self._data) - begin)
             _advise(self._data, _MADV_POPULATE_READ, begin, length)
 
+    def let_go(self) -> None:
+        """Let the system take the file's pages from this process; they come back when read."""
+        _advise(self._data, mmap.MADV_DONTNEED)
+
     def tensor(self, name: str) -> NDArray[Any]:
         """Return a read-only view of a tensor in the file, 64-byte aligned; bfloat16 as uint16."""
         stored = self.tensors.get(name)

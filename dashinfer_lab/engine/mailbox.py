@@ -77,13 +77,20 @@ class Mailbox:
             )
 
     def cancel(self, request_id: int) -> None:
-        """Post a cancellation; safe anywhere, also in a finaliser."""
+        """Post a cancellation; safe anywhere, also in a finaliser, and nothing in a fork."""
+        if self._is_fork:
+            return
         with self._lock:
             self._cancelled.append(request_id)
             self._news.notify()
 
     def close(self, error: Callable[[], DashInferLabError]) -> None:
-        """Refuse whatever is posted from now on, with this error; the first closing counts."""
+        """Refuse whatever is posted from now on, with this error; the first closing counts.
+
+        Nothing in a fork, where the thread that may hold the lock is not.
+        """
+        if self._is_fork:
+            return
         with self._lock:
             if self._closed_by is None:
                 self._closed_by = error
@@ -105,11 +112,15 @@ class Mailbox:
             return self._closed_by is None
 
     def _require_collector(self) -> None:
-        if os.getpid() != self._process:
+        if self._is_fork:
             raise EngineError(
                 f"the engine's thread lives in process {self._process}, not in its fork "
                 f"{os.getpid()}: make the engine after forking, or start processes by spawn"
             )
+
+    @property
+    def _is_fork(self) -> bool:
+        return os.getpid() != self._process
 
     def _num_queued(self) -> int:
         return len(self._submitted) + self._backlog()

@@ -206,8 +206,9 @@ class CompiledRunner:
         return [self._result(chunk, where) for chunk, where in zip(chunks, rows, strict=True)]
 
     def close(self) -> None:
-        """End the worker threads."""
+        """End the worker threads and give the memory back, whoever still refers to the runner."""
         self._pool.close()
+        self._memory.give_back()
 
     def _result(self, chunk: Chunk, rows: slice) -> ChunkResult:
         if rows.start == rows.stop:

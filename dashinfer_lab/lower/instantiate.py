@@ -24,7 +24,7 @@ from dashinfer_lab.lower.plan import (
     TensorOperand,
     WorkspaceOperand,
 )
-from jit_kernels.runtime.buffers import aligned
+from jit_kernels.runtime.buffers import aligned, give_back
 from jit_kernels.runtime.program import CLAIM_COUNTER, Barrier, Operation, Program
 
 if TYPE_CHECKING:
@@ -59,6 +59,14 @@ class Memory:
     def scratch_bytes(self) -> int:
         """Bytes of arena and workspaces."""
         return self._arena.nbytes + self._workspace.nbytes
+
+    def give_back(self) -> None:
+        """Return what only computing needs to the system; the program may not run any more."""
+        for array in (self._cache, self._arena, self._workspace, *self._joined.values()):
+            give_back(array)
+        for array in self._step.values():
+            give_back(array)
+        self._artifact.let_go()
 
     def resolve(self, operand: Operand) -> Any:
         """The number or array that stands for `operand`."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["aligned"]
+__all__ = ["aligned", "give_back"]
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
@@ -30,3 +30,15 @@ def aligned(
         with suppress(OSError):  # a system without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     return np.ndarray(shape, dtype, buffer=memory)
+
+
+def give_back(array: np.ndarray[Any, Any]) -> None:
+    """Return the pages of an `aligned` array to the system; it reads as zeros from now on.
+
+    For what is still referred to and will not be used. Nothing for arrays of other memory.
+    """
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, mmap.mmap):
+        owner.madvise(mmap.MADV_DONTNEED)
