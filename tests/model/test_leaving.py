@@ -27,7 +27,8 @@ def resident():
 
 def used(model, words, **options):
     llm = LLM(model, threads=1, progress=False, **options)
-    llm.generate(["hello " * words] * 4, SamplingParams(temperature=0, max_tokens=8, ignore_eos=True))
+    params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+    llm.generate(["hello " * words] * 4, params)
     return llm
 
 used(sys.argv[1], 20).close()  # the libraries stay

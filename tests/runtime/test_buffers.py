@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jit_kernels.runtime import aligned
+from jit_kernels.runtime.buffers import give_back
 
 
 @pytest.mark.parametrize("shape", [0, 1, 7, 1003, (3, 5), (0, 4), (2, 3, 1003)])
@@ -51,3 +52,16 @@ def test_a_buffer_goes_back_to_the_system_with_its_last_view() -> None:
 
     assert abs(held - still_held) < 64 * 1024
     assert held - freed > 192 * 1024
+
+
+def test_a_buffer_that_is_still_held_can_be_given_back() -> None:
+    mib = 1 << 20
+    array = aligned(256 * mib, np.uint8)
+    array[:] = 1
+    held = resident_kib()
+    give_back(array[5:].reshape(-1, 1))
+    freed = resident_kib()
+
+    assert held - freed > 192 * 1024
+    assert not array[: 4 * mib].any()
+    give_back(np.ones(3))  # of other memory: nothing happens
