@@ -15,7 +15,7 @@ from __future__ import annotations
 __all__ = ["GEMV_ROWS", "K_ALIGNMENT", "REDUNDANT_ROWS", "padded_k"]
 
 REDUNDANT_ROWS = 4
-GEMV_ROWS = 16
+GEMV_ROWS = 64
 K_ALIGNMENT = 16
 
 

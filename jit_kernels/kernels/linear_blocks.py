@@ -4,8 +4,10 @@ One kernel serves every number of rows and chooses its form when it runs. Each o
 computed by the same operations in the same order in every form, so its bits do not depend on the
 other rows, the number of workers, or who computes what.
 
-    1, 2, 3, 4, 5-8, 9-12, 13-16 rows
+    1, 2, 3, 4 rows
         a unit is a run of panels; weights are decoded straight into the sums
+    to 64 rows
+        the same for every four or eight of them
     more
         a unit is (row block, panel); per K block the panel's weights are unpacked once into the
         workspace, then met by every strip of the block
@@ -23,6 +25,7 @@ from jit_kernels.dsl import (
     Array,
     Value,
     claimed,
+    if_else,
     index,
     loop,
     maximum,
@@ -40,7 +43,7 @@ from jit_kernels.kernels.linear_operands import (
     Product,
     Weights,
 )
-from jit_kernels.kernels.linear_tiles import ActivationRows, Tile, rows_in_registers
+from jit_kernels.kernels.linear_tiles import ActivationRows, Tile, rows_in_registers, rows_per_pass
 from jit_kernels.types import BOOL, I64, U32
 
 __all__ = ["WORKSPACE_BYTES", "multiply"]
@@ -55,9 +58,8 @@ def multiply(product: Product, weights: Weights) -> None:
     for rows in range(1, REDUNDANT_ROWS + 1):
         with when(num_rows.equals(rows)):
             _gemv(product, weights, rows)
-    for most in range(REDUNDANT_ROWS + 4, GEMV_ROWS + 1, 4):
-        with when((num_rows > most - 4) & (num_rows <= most)):
-            _gemv(product, weights, most)
+    with when((num_rows > REDUNDANT_ROWS) & (num_rows <= GEMV_ROWS)):
+        _gemv_blocks(product, weights)
     with when(num_rows > GEMV_ROWS):
         _gemm(product, weights)
 
@@ -80,7 +82,7 @@ def _claimed_runs(product: Product) -> Iterator[tuple[Value[I64], Value[I64]]]:
 
 
 def _gemv(product: Product, weights: Weights, rows: int) -> None:
-    """Up to `rows` rows; those beyond the last repeat it and are not written.
+    """Exactly `rows` rows.
 
     A run is read as several streams side by side: memory then has more to do at a time.
     """
@@ -89,16 +91,28 @@ def _gemv(product: Product, weights: Weights, rows: int) -> None:
         length = (end - begin) // num_streams
         for first in loop(begin, begin + length):
             panels = [first + length * stream for stream in range(num_streams)]
-            _multiply_panels(product, weights, rows, panels)
+            _multiply_panels(product, weights, index(0), rows, panels)
         if num_streams > 1:
             for panel in loop(begin + length * num_streams, end):
-                _multiply_panels(product, weights, rows, [panel])
+                _multiply_panels(product, weights, index(0), rows, [panel])
+
+
+def _gemv_blocks(product: Product, weights: Weights) -> None:
+    """As many rows at a time as share a decoding; a panel stays in L2 meanwhile."""
+    num_rows, most = product.num_rows, rows_per_pass(current().isa)
+    for begin, end in _claimed_runs(product):
+        for panel in loop(begin, end):
+            for first in loop(0, num_rows, most):
+                for many in if_else(num_rows - first > most // 2):
+                    rows = most if many else most // 2
+                    _multiply_panels(product, weights, first, rows, [panel])
 
 
 def _multiply_panels(
-    product: Product, weights: Weights, rows: int, panels: list[Value[I64]]
+    product: Product, weights: Weights, first: Value[I64], rows: int, panels: list[Value[I64]]
 ) -> None:
-    indices = [minimum(index(row), product.num_rows - 1) for row in range(rows)]
+    """Up to `rows` rows from `first` on; those beyond the last repeat it and are not written."""
+    indices = [minimum(first + row, product.num_rows - 1) for row in range(rows)]
     starts = [product.activations + row * product.row_steps for row in indices]
     in_registers = rows <= rows_in_registers(current().isa)
     memory = product.scratch.tiles
@@ -110,8 +124,8 @@ def _multiply_panels(
     weights.multiply_panels(panels, tiles, ActivationRows(starts, 1), indices)
     for panel, tile in zip(panels, tiles, strict=True):
         for row in range(rows):
-            with when(index(row) < product.num_rows):
-                product.destination.finish(index(row), panel, tile[row])
+            with when(first + row < product.num_rows):
+                product.destination.finish(first + row, panel, tile[row])
 
 
 def _gemm(product: Product, weights: Weights) -> None:
