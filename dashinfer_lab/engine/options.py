@@ -21,8 +21,9 @@ class EngineOptions:
     max_running: requests in a step.
     max_queued: requests that may wait before `EngineBusyError`.
     max_slowdown: a step that computes prompts may take so many times what its decodes alone would,
-    which bounds what a long prompt adds to others' next token.  max_step_seconds: the time any step
-    may take. Both go by times measured before, and leave room for a few tokens; None is no limit.
+    or 20 ms, which bounds what a long prompt adds to others' next token.
+    max_step_seconds: the time any step may take. Both go by times measured before, and leave room
+    for a few tokens; None is no limit.
     enable_prefix_caching: prompts that begin alike share what was computed.
     prefix_cache_ttl: seconds that pages nobody uses are remembered; None is until they are needed.
     """

@@ -30,6 +30,9 @@ __all__ = ["Assignment", "Scheduler", "StepLimits"]
 _LEAST_PROMPT_TOKENS: Final = 16
 """Tokens of prompts that a step has room for whatever it is predicted to take."""
 
+_SHORT_SECONDS: Final = 0.02
+"""What any step may take: decodes of a quick model come several in a call of this length anyway."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepLimits:
@@ -203,7 +206,8 @@ class _Step:
             return
         limits = [] if self._limits.max_seconds is None else [self._limits.max_seconds]
         if self.assignments and self._limits.max_slowdown is not None:
-            limits.append(self._limits.max_slowdown * self._cost.predict(self._work))
+            slowed = self._limits.max_slowdown * self._cost.predict(self._work)
+            limits.append(max(slowed, _SHORT_SECONDS))
         self._seconds = min(limits, default=None)
         self._least_left = _LEAST_PROMPT_TOKENS
 

@@ -1,0 +1,189 @@
+"""What shared prefixes, batches and long prompts do to times, on one model in one run.
+
+    python -m tests.bench.bench_engine MODEL [--weights a16w8] [--threads 2] [--only gap]
+
+prefix   time to first token of 2,000 tokens: cold, with all but 20 known, and as a session's turn
+mixed    64 requests, log-normal around 128 in and 128 out, 16 at a time, against one by one and
+         against the time that the measured rates of prefill and decode would take
+gap      time between tokens of 8 decoders, before and while a prompt of 8,000 tokens prefills
+
+Ratios are the point: other programs move all times, so each figure is a median of several runs
+in turns, and the machine should be idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import median
+from typing import Final
+
+from dashinfer_lab import LLM, SamplingParams
+from dashinfer_lab.engine import EngineOptions
+from dashinfer_lab.events import StepEvent
+
+_ROUNDS: Final = 3
+_KV_BYTES: Final = 1 << 30
+
+
+def say(name: str, value: str) -> None:
+    print(f"{name:58} {value}", flush=True)  # noqa: T201  # a bench prints
+
+
+class Prompts:
+    """Random ids, no two prompts alike."""
+
+    def __init__(self, vocab_size: int, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        self._vocab_size = vocab_size
+
+    def ids(self, length: int) -> list[int]:
+        return [self._random.randrange(self._vocab_size) for _ in range(length)]
+
+    def length(self) -> int:
+        """Log-normal around 128."""
+        return min(max(round(self._random.lognormvariate(math.log(128), 0.6)), 8), 768)
+
+
+def drawn(count: int) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=count, ignore_eos=True)
+
+
+def first_token_seconds(llm: LLM, ids: Sequence[int]) -> float:
+    handle = llm.engine.submit(ids, drawn(1))
+    handle.completion()
+    assert handle.metrics is not None
+    return handle.metrics.ttft_seconds or math.nan
+
+
+def bench_prefix(llm: LLM, prompts: Prompts) -> None:
+    cold: list[float] = []
+    known: list[float] = []
+    turn: list[float] = []
+    for _ in range(_ROUNDS):
+        ids = prompts.ids(2000)
+        cold.append(first_token_seconds(llm, ids))
+        known.append(first_token_seconds(llm, [*ids[:1980], *prompts.ids(20)]))
+        history = [*ids, *llm.engine.submit(ids, drawn(32)).completion().token_ids]
+        turn.append(first_token_seconds(llm, [*history, *prompts.ids(20)]))
+    say("prefix: 2,000 tokens, cold", f"{median(cold) * 1e3:8.1f} ms")
+    for name, seconds in (("all but 20 known", known), ("a session's next turn", turn)):
+        share = median(s / c for s, c in zip(seconds, cold, strict=True))
+        say(f"prefix: {name}", f"{median(seconds) * 1e3:8.1f} ms  {share:6.1%} (at most 10 %)")
+
+
+def bench_mixed(llm: LLM, prompts: Prompts) -> None:
+    shapes = [(prompts.length(), prompts.length()) for _ in range(64)]
+    ratios: list[float] = []
+    shares: list[float] = []
+    gaps: list[float] = []
+    for _ in range(_ROUNDS):
+        alone = _timed(lambda: [_answer(llm, prompts, shape) for shape in shapes])
+        expected = _predicted(llm, prompts, shapes)
+        with watched(llm) as steps:
+            together = _timed(lambda: _answer_all(llm, prompts, shapes))
+        ratios.append(alone / together)
+        shares.append(expected / together)
+        gaps += [step.total_seconds for step in steps if step.num_decode_tokens]
+    gaps.sort()
+    say("mixed: 64 requests in 16 slots, against one by one", f"{median(ratios):8.2f} × (2.3)")
+    say("mixed: of the speed that its parts predict", f"{median(shares):8.1%} (85 %)")
+    say("mixed: time between calls that draw, p50", f"{gaps[len(gaps) // 2] * 1e3:8.1f} ms")
+    say("mixed: time between calls that draw, p99", f"{gaps[int(len(gaps) * 0.99)] * 1e3:8.1f} ms")
+
+
+def _answer(llm: LLM, prompts: Prompts, shape: tuple[int, int]) -> None:
+    llm.engine.submit(prompts.ids(shape[0]), drawn(shape[1])).completion()
+
+
+def _answer_all(llm: LLM, prompts: Prompts, shapes: Sequence[tuple[int, int]]) -> None:
+    handles = [llm.engine.submit(prompts.ids(a), drawn(b), block=True) for a, b in shapes]
+    for handle in handles:
+        handle.completion()
+
+
+def _timed(work: Callable[[], object]) -> float:
+    begin = time.monotonic()
+    work()
+    return time.monotonic() - begin
+
+
+def _predicted(llm: LLM, prompts: Prompts, shapes: Sequence[tuple[int, int]]) -> float:
+    """Seconds for all prompts at the rate of one of 512, and all draws at that of 16 at once."""
+    prefill_rate = 512 / first_token_seconds(llm, prompts.ids(512))
+    handles = [llm.engine.submit(prompts.ids(128), drawn(128), block=True) for _ in range(16)]
+    for handle in handles:
+        handle.completion()
+    each = [h.metrics.seconds_per_token or math.nan for h in handles if h.metrics is not None]
+    decode_rate = 16 / median(each)
+    num_in, num_out = (sum(shape[part] for shape in shapes) for part in (0, 1))
+    return num_in / prefill_rate + num_out / decode_rate
+
+
+@contextmanager
+def watched(llm: LLM) -> Iterator[list[StepEvent]]:
+    """The steps that are taken meanwhile."""
+    seen: list[StepEvent] = []
+    end = llm.engine.subscribe(seen.append)
+    try:
+        yield seen
+    finally:
+        end()
+
+
+def bench_gap(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
+    decoders = [llm.engine.submit(prompts.ids(128), drawn(8000 - 128)) for _ in range(8)]
+    for decoder in decoders:
+        decoder.get()
+    with watched(llm) as alone:
+        for _ in range(100):
+            decoders[0].get()
+    with watched(llm) as mixed:
+        seconds = first_token_seconds(llm, prompts.ids(num_tokens))
+    for decoder in decoders:
+        decoder.cancel()
+    # A call may draw several tokens of each decoder; its time is shared among them.
+    base = median(e.total_seconds * e.num_requests / e.num_decode_tokens for e in alone[1:])
+    gaps = sorted(e.total_seconds for e in mixed if e.num_prefill_tokens and e.num_decode_tokens)
+    off = [e.run_seconds / e.predicted_seconds for e in mixed if e.predicted_seconds is not None]
+    say("gap: 8 decoders alone, median", f"{base * 1e3:8.1f} ms")
+    say(f"gap: while {num_tokens} tokens prefill, median", f"{median(gaps) / base:8.2f} × (2.5)")
+    say(
+        f"gap: while {num_tokens} tokens prefill, p99",
+        f"{gaps[int(len(gaps) * 0.99)] / base:8.2f} ×",
+    )
+    say("gap: the long prompt's first token", f"{seconds:8.2f} s")
+    say("gap: steps took, of what was predicted, median", f"{median(off):8.1%}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("--weights", default="auto")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--only", default="prefix,mixed,gap")
+    parser.add_argument("--long", type=int, default=8000, help="tokens of the long prompt of gap")
+    asked = parser.parse_args()
+    benches: dict[str, Callable[[LLM, Prompts], None]] = {
+        "prefix": bench_prefix,
+        "mixed": bench_mixed,
+        "gap": lambda llm, prompts: bench_gap(llm, prompts, asked.long),
+    }
+    for name in asked.only.split(","):
+        options = EngineOptions(max_running=16)
+        with LLM(
+            asked.model,
+            weights=asked.weights,
+            threads=asked.threads,
+            kv_cache_bytes=_KV_BYTES,
+            engine=options,
+        ) as llm:
+            benches[name](llm, Prompts(llm.config.vocab_size))
+
+
+if __name__ == "__main__":
+    main()
