@@ -34,8 +34,17 @@ def load(
             progress=progress,
         )
     if weights == "auto" and not as_json:
-        remark(text("load.weights", reason=llm.weights_reason))
+        remark(text("load.weights", reason=_reason(llm)))
     return llm
+
+
+def _reason(llm: LLM) -> str:
+    """Say in the language of the command why "auto" chose the weights."""
+    from dashinfer_lab.engine.auto_weights import explain
+
+    if language() == "en":
+        return llm.weights_reason
+    return explain(llm.artifact, "auto", llm.isa, llm.threads, language())
 
 
 def weights_facts(llm: LLM) -> dict[str, object]:

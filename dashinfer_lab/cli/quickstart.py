@@ -34,7 +34,7 @@ def quickstart(
         str, typer.Option(metavar="MODEL", help="What other commands take.")
     ] = _EMBEDDED,
     max_tokens: Annotated[int, typer.Option(help="Tokens to generate at most.")] = 128,
-    weights: Weights = "a16w8",
+    weights: Weights = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -64,6 +64,7 @@ def quickstart(
 def _load(model: str, weights: str, threads: int | None) -> LLM:
     from dashinfer_lab import LLM
     from dashinfer_lab.convert import converted, is_artifact
+    from dashinfer_lab.engine.auto_weights import auto_scheme
     from dashinfer_lab.hub import resolve
 
     remark(_fetching(model))
@@ -73,6 +74,7 @@ def _load(model: str, weights: str, threads: int | None) -> LLM:
     if is_artifact(path):
         remark(text("quickstart.converted"))
     else:
+        weights = auto_scheme(path, threads) if weights == "auto" else weights
         remark(text("quickstart.convert", weights=weights))
     with load_bars(language()) as progress:
         directory = converted(path, weights, progress.convert)

@@ -84,6 +84,7 @@ def _metadata(checkpoint: Checkpoint, graph: ModelGraph) -> dict[str, str]:
         "group_size": str(graph.scheme.group_size),
         "source": _as_text(checkpoint.source),
         "revision": checkpoint.revision,
+        "stored_as": " ".join(checkpoint.stored_bytes()),
         "licence": checkpoint.licence or "",
         "tool_version": __version__,
         "identity": conversion_identity(checkpoint.source, checkpoint.revision, graph.scheme),

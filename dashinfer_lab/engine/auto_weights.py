@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from dashinfer_lab.config import cache_root
+from dashinfer_lab.config import Language, cache_root
+from dashinfer_lab.engine.weights_words import say
+from dashinfer_lab.quantize import Scheme
 from jit_kernels.isa import detect
 from jit_kernels.runtime.topology import thread_plan
 
@@ -32,8 +35,12 @@ __all__ = [
     "rule",
 ]
 
-# Codes of one byte, and a scale and a minimum of two bytes for 64 of them.
-_BYTES: Final = {"fp32": 4.0, "a16w8": 1 + 4 / 64}
+# Codes of one byte, and a scale and a minimum of two bytes for 64 or 32 of them.
+_BYTES: Final = {"fp32": 4.0, "a16w8": 1 + 4 / 64, "a16w8:32": 1 + 4 / 32}
+# GGUF's formats of which 32 weights share a scale: finer groups could keep no more of them.
+_BLOCKS_OF_32: Final = (
+    "Q8_0", "Q8_1", "Q5_0", "Q5_1", "Q4_0", "Q4_1", "IQ4_NL", "MXFP4", "Q4_K", "Q5_K",
+)  # fmt: skip
 _TINY_PARAMETERS: Final = 4_000_000  # 16 MB in fp32 lie in a processor's cache
 _UNNOTICED_SECONDS: Final = 2e-4  # about what a step takes beside reading weights
 _MOST_BYTES_PER_PARAMETER: Final = 8  # fp32 takes 4; a small GGUF file is half vocabulary
@@ -49,48 +56,51 @@ class WeightsChoice:
 
 
 def choose_weights(
-    num_parameters: int, available_bytes: int, bandwidth_gbs: float | None = None
+    num_parameters: int,
+    available_bytes: int,
+    bandwidth_gbs: float | None = None,
+    *,
+    stored_as: Sequence[str] = (),
+    language: Language = "en",
 ) -> WeightsChoice:
     """Choose a16w8, or fp32 where that fits and is as fast as far as anybody can tell.
 
     available_bytes: memory that is free.  bandwidth_gbs: 1e9 bytes a second that can be read;
-    None where it was never measured: then only tiny models stay in fp32.
+    None where it was never measured: then only tiny models stay in fp32.  stored_as: element types
+    of the checkpoint, most bytes first; of one quantised in blocks of 32, these blocks are kept as
+    groups.
     """
+    quantised = "a16w8:32" if stored_as and stored_as[0] in _BLOCKS_OF_32 else "a16w8"
     needed = {scheme: size * num_parameters for scheme, size in _BYTES.items()}
-    saved = needed["fp32"] - needed["a16w8"]
+    saved = needed["fp32"] - needed[quantised]
     is_tiny = num_parameters <= _TINY_PARAMETERS
     unnoticed = bandwidth_gbs is not None and saved <= _UNNOTICED_SECONDS * bandwidth_gbs * 1e9
     exact = (is_tiny or unnoticed) and needed["fp32"] <= available_bytes
-    scheme = "fp32" if exact else "a16w8"
+    scheme = "fp32" if exact else quantised
     if exact:
-        why = "the model is tiny" if is_tiny else "reading fewer bytes would not be noticed"
-    elif needed["a16w8"] > available_bytes:
-        why = "the smallest, but larger than free memory: decoding will wait for the disk"
+        why = say("tiny" if is_tiny else "unnoticed", language)
+    elif needed[quantised] > available_bytes:
+        why = say("slow", language)
     else:
-        why = f"{needed['fp32'] / needed['a16w8']:.1f} times fewer bytes a token than fp32"
-    return WeightsChoice(
-        scheme,
-        f"{scheme}: {why}; {_figures(scheme, needed, available_bytes)}; "
-        f"{_speed(needed[scheme], bandwidth_gbs)}",
-    )
+        why = say("fewer", language, times=needed["fp32"] / needed[quantised])
+    if scheme == "a16w8:32":
+        why = say("blocks", language, why=why)
+    free = available_bytes / 1e6
+    figures = say("figures", language, needed=needed[scheme] / 1e6, free=free)
+    speed = _speed(needed[scheme], bandwidth_gbs, language)
+    reason = say("whole", language, scheme=scheme, why=why, figures=figures, speed=speed)
+    return WeightsChoice(scheme, reason)
 
 
-def _figures(scheme: str, needed: dict[str, float], available_bytes: int) -> str:
-    return (
-        f"a token reads about {needed[scheme] / 1e6:.0f} MB of weights, "
-        f"{available_bytes / 1e6:.0f} MB of memory are free"
-    )
-
-
-def _speed(bytes_per_token: float, bandwidth_gbs: float | None) -> str:
+def _speed(bytes_per_token: float, bandwidth_gbs: float | None, language: Language) -> str:
     if bandwidth_gbs is None:
-        return "no bandwidth was measured here yet (dashinfer-lab bench), so speed is not foretold"
+        return say("unmeasured", language)
     rate = bandwidth_gbs * 1e9 / max(1.0, bytes_per_token)
-    return f"at {bandwidth_gbs:.1f} GB/s that is at most {rate:.0f} tokens/s"
+    return say("speed", language, bandwidth=bandwidth_gbs, rate=rate)
 
 
 def auto_scheme(source: Path, threads: int | None = None) -> str:
-    """Return the scheme for the checkpoint at `source`; a large one is not even opened.
+    """Return the scheme for the checkpoint at `source`; large safetensors are not even opened.
 
     Raises CheckpointError for files that cannot be read.
     """
@@ -99,7 +109,8 @@ def auto_scheme(source: Path, threads: int | None = None) -> str:
     available = _available_bytes()
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
     fewest_parameters = file_bytes // _MOST_BYTES_PER_PARAMETER
-    if choose_weights(fewest_parameters, available, bandwidth).scheme == "a16w8":
+    is_gguf = source.suffix == ".gguf"
+    if not is_gguf and choose_weights(fewest_parameters, available, bandwidth).scheme == "a16w8":
         return "a16w8"
     from dashinfer_lab.hub import open_checkpoint
 
@@ -107,11 +118,19 @@ def auto_scheme(source: Path, threads: int | None = None) -> str:
         return choice_for(checkpoint, threads).scheme
 
 
-def choice_for(checkpoint: Checkpoint, threads: int | None = None) -> WeightsChoice:
+def choice_for(
+    checkpoint: Checkpoint, threads: int | None = None, language: Language = "en"
+) -> WeightsChoice:
     """Choose for all that `checkpoint` holds, with this machine's memory and kept bandwidth."""
     count = sum(prod(checkpoint.info(name).shape) for name in checkpoint.names())
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
-    return choose_weights(count, _available_bytes(), bandwidth)
+    return choose_weights(
+        count,
+        _available_bytes(),
+        bandwidth,
+        stored_as=list(checkpoint.stored_bytes()),
+        language=language,
+    )
 
 
 def rule(threads: int | None = None) -> str:
@@ -121,23 +140,34 @@ def rule(threads: int | None = None) -> str:
     unnoticed = _UNNOTICED_SECONDS * (bandwidth or 0) * 1e9 / bytes_saved
     most = max(_TINY_PARAMETERS, unnoticed) / 1e6
     measured = f"{bandwidth:.1f} GB/s were measured" if bandwidth else "no bandwidth was measured"
-    return f"a16w8; fp32 up to {most:.0f} million parameters ({measured})"
+    return (
+        f"a16w8, in groups of 32 for a GGUF file quantised in blocks of 32; fp32 up to {most:.0f} "
+        f"million parameters ({measured})"
+    )
 
 
-def explain(artifact: Artifact, asked: str, isa: str, threads: int) -> str:
+def explain(
+    artifact: Artifact, asked: str, isa: str, threads: int, language: Language = "en"
+) -> str:
     """Say why a model that was loaded with `weights=asked` has the scheme it has."""
     scheme = artifact.metadata["scheme"]
     if asked != "auto":
-        return f"{scheme}: it was asked for"
+        return say("asked", language, scheme=scheme)
     stored = artifact.tensors.items()
     count = sum(
         prod(tensor.shape) for name, tensor in stored if not name.endswith((".scale", ".minimum"))
     )
     bandwidth = kept_bandwidth(isa, threads)
-    choice = choose_weights(count, _available_bytes(), bandwidth)
-    if choice.scheme == scheme.partition(":")[0]:
+    choice = choose_weights(
+        count,
+        _available_bytes(),
+        bandwidth,
+        stored_as=artifact.metadata.get("stored_as", "").split(),
+        language=language,
+    )
+    if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
         return choice.reason
-    return f'{scheme}: the model was converted so; "auto" would now take {choice.reason}'
+    return say("otherwise", language, scheme=scheme, reason=choice.reason)
 
 
 def _available_bytes() -> int:

@@ -63,6 +63,9 @@ class FakeLLM:
     kv_cache_dtype: str = "auto"
     progress: object = True
     weights_reason: str = "a16w8: 3.8 times fewer bytes"
+    artifact: Any = field(
+        default_factory=lambda: SimpleNamespace(metadata={"scheme": "a16w8:64"}, tensors={})
+    )
     sampling_defaults: dict[str, Any] = field(default_factory=dict)
     isa: str = "fake-isa"
     asked: list[tuple[object, SamplingParams]] = field(default_factory=list)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.config import ModelConfig, RopeConfig
+from dashinfer_lab.hub.checkpoint import bytes_by_type
 from dashinfer_lab.models import build_graph
 from dashinfer_lab.quantize import Scheme
 from dashinfer_lab.tensor import TensorInfo
@@ -29,6 +30,9 @@ class MemoryCheckpoint:
 
     def names(self) -> Sequence[str]:
         return list(self.tensors)
+
+    def stored_bytes(self) -> Mapping[str, int]:
+        return bytes_by_type((t.dtype.name, t.nbytes) for t in self.tensors.values())
 
     def info(self, name: str) -> TensorInfo:
         return TensorInfo(self.tensors[name].shape, self.tensors[name].dtype.name)

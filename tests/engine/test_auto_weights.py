@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from gguf import GGMLQuantizationType as Kind
 
-from dashinfer_lab import LLM
+from dashinfer_lab import LLM, SamplingParams
 from dashinfer_lab.engine.auto_weights import (
     auto_scheme,
     choose_weights,
     keep_bandwidth,
     kept_bandwidth,
 )
-from tests.hub.tiny_models import write_safetensors
+from dashinfer_lab.quantize import Scheme
+from tests.hub.tiny_models import write_gguf, write_safetensors
 
 GB = 10**9
 
@@ -78,11 +81,65 @@ def test_a_damaged_file_counts_as_none_and_is_replaced(tmp_path: Path, content: 
 
 
 def test_a_large_checkpoint_is_not_opened(tmp_path: Path) -> None:
-    (tmp_path / "model.gguf").write_bytes(b"no GGUF file")
-    with (tmp_path / "model.gguf").open("r+b") as file:
+    (tmp_path / "model.safetensors").write_bytes(b"no safetensors file")
+    with (tmp_path / "model.safetensors").open("r+b") as file:
         file.truncate(100 << 20)  # a hole: it takes no room
 
-    assert auto_scheme(tmp_path / "model.gguf") == "a16w8"
+    assert auto_scheme(tmp_path) == "a16w8"
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0", "Q4_1", "Q5_1", "Q4_K"])
+def test_blocks_of_32_are_kept_as_groups(kind: str) -> None:
+    choice = choose_weights(1_000_000_000, 16 * GB, 20, stored_as=[kind, "F32"])
+
+    # 4 bytes for 32 codes: 1125 MB a token, and 4 / 1.125 = 3.6 times fewer.
+    assert choice.scheme == "a16w8:32"
+    assert choice.reason.startswith("a16w8:32: 3.6 times fewer bytes a token than fp32; groups of")
+    assert "lose next to nothing" in choice.reason
+    assert "reads about 1125 MB" in choice.reason
+
+
+@pytest.mark.parametrize("stored_as", [[], ["F16"], ["BF16", "Q8_0"], ["Q6_K", "Q4_K"]], ids=str)
+def test_other_weights_take_groups_of_64(stored_as: list[str]) -> None:
+    assert choose_weights(10**9, 16 * GB, stored_as=stored_as).scheme == "a16w8"
+
+
+def test_the_reason_is_told_in_chinese_too() -> None:
+    english = choose_weights(10**9, 16 * GB, 20, stored_as=["Q4_0"])
+    chinese = choose_weights(10**9, 16 * GB, 20, stored_as=["Q4_0"], language="zh")
+
+    assert chinese.scheme == english.scheme
+    assert "检查点本身按 32 个一块量化" in chinese.reason
+    assert set(re.findall(r"\d+ MB|[\d.]+ GB/s", chinese.reason)) == set(
+        re.findall(r"\d+ MB|[\d.]+ GB/s", english.reason)
+    )
+
+
+@pytest.mark.parametrize(("kind", "scheme"), [(Kind.Q4_1, "a16w8:32"), (Kind.F16, "a16w8")])
+def test_a_gguf_file_is_looked_into(
+    tmp_path: Path, kind: Kind, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashinfer_lab.engine.auto_weights._TINY_PARAMETERS", 0)
+    write_gguf(tmp_path / "tiny.gguf", kind)
+
+    assert auto_scheme(tmp_path / "tiny.gguf") == scheme
+    with LLM(tmp_path / "tiny.gguf", threads=1) as llm:
+        assert Scheme.parse(llm.artifact.metadata["scheme"]) == Scheme.parse(scheme)
+        assert llm.weights_reason.startswith(f"{scheme}: ")
+        assert ("blocks" in llm.weights_reason) == (scheme == "a16w8:32")
+
+
+@pytest.mark.model
+def test_the_embedded_model_answers_as_in_fp32(embedded_gguf: Path) -> None:
+    question = [{"role": "user", "content": "What is the capital of France?"}]
+    answers: list[str] = []
+    for weights in ("fp32", "auto"):
+        with LLM(embedded_gguf, weights=weights) as llm:
+            (output,) = llm.chat(question, SamplingParams(temperature=0, max_tokens=12))
+            answers.append(output.outputs[0].text)
+
+    assert answers[1] == answers[0]
+    assert "Paris" in answers[0]
 
 
 def test_a_loaded_model_says_why(tmp_path: Path) -> None:
