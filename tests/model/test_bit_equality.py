@@ -94,13 +94,25 @@ def same_bits(actual: Logits, expected: Logits) -> bool:
     return bool(np.array_equal(actual.view(np.uint32), expected.view(np.uint32)))
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 64, 100])
+@pytest.mark.parametrize("chunk", [1, 7, 13, 64])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_chunks_and_threads_do_not_change_a_bit(
     artifact: Artifact, alone: Logits, chunk: int, threads: int
 ) -> None:
     with running(artifact, threads) as runner:
         assert same_bits(prefill(runner, chunk), alone)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("first", [65, 100])
+def test_rows_that_are_multiplied_in_strips_have_the_same_bits(
+    artifact: Artifact, alone: Logits, first: int, threads: int
+) -> None:
+    with running(artifact, threads) as runner:
+        runner.step([replace(target(0, first), logit_rows="none")])
+        (result,) = runner.step([target(first, first + 50)])
+
+    assert same_bits(result.logits, alone[first : first + 50])
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 50])
