@@ -6,8 +6,8 @@
                              [strip][k/2][row_tile][2] int16; missing rows of the last strip are 0
 
 int16 activations are stored in the order 0, 2, 1, 3 within each quad of k, which is the order in
-which the even and odd bytes of a 32-bit word of u8 weights come. K is padded with zeros to a
-multiple of 16. Knows nothing of how either side computes.
+which the even and odd bytes of a 32-bit word of u8 weights come, and the nibbles of one of u4. K is
+padded with zeros to a multiple of 16. Knows nothing of how either side computes.
 """
 
 from __future__ import annotations

@@ -7,7 +7,11 @@ the same thing in every format: words of one column along K, interleaved over 16
     f32    float32 [N/16][K]      [16]       1 element a word
     bf16   uint16  [N/16][ceil K/2][16][2]   2
     u8     uint8   [N/16][ceil K/4][16][4]   4
+    u4     uint8   [N/16][ceil K/8][16][4]   8, two a byte
     scale, minimum [N/16][ceil K/group][16]  one each per column and group: w = q * scale + minimum
+
+A word of u4 holds, from its lowest four bits, weights 0, 1, 4, 5 and 2, 3, 6, 7 of its eight: its
+halves, shifted alike, are then pairs in the order in which those of two words of u8 come.
 
 All functions take blocks of whole rows of [N, K], so a large weight can be packed piece by piece.
 """
@@ -31,16 +35,20 @@ __all__ = [
     "pack_bf16",
     "pack_f32",
     "pack_groups",
+    "pack_u4",
     "pack_u8",
     "to_bf16",
     "unpack_bf16",
     "unpack_f32",
     "unpack_groups",
+    "unpack_u4",
     "unpack_u8",
 ]
 
 PANEL_WIDTH = 16
 _WORD_BYTES = 4
+_U4_PER_WORD = 8
+_U4_ORDER = (0, 1, 4, 5, 2, 3, 6, 7)
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -50,9 +58,9 @@ def num_panels(n: int) -> int:
     return -(-n // PANEL_WIDTH)
 
 
-def num_words(k: int, element_bytes: int) -> int:
+def num_words(k: int, element_bits: int) -> int:
     """Count the 32-bit words that hold `k` elements of one column."""
-    return -(-k * element_bytes // _WORD_BYTES)
+    return -(-k * element_bits // (8 * _WORD_BYTES))
 
 
 def group_length(k: int, group_size: int | str) -> int:
@@ -99,6 +107,27 @@ def pack_u8(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def unpack_u8(panels: NDArray[np.uint8], n: int, k: int) -> NDArray[np.uint8]:
     """Return [n, k] uint8 from panels [N/16, ceil(K/4), 16, 4]."""
     return _separate(panels, n, k)
+
+
+def pack_u4(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Pack [N, K] uint8 below 16 into panels [N/16, ceil(K/8), 16, 4], two elements a byte."""
+    _check_rows(rows, np.uint8)
+    n, k = rows.shape
+    octets = np.zeros((n, num_words(k, 4), _U4_PER_WORD), np.uint8)
+    octets.reshape(n, -1)[:, :k] = rows
+    if octets.max(initial=0) > 15:
+        raise ShapeError(f"panels of u4 hold 0 to 15, but the array holds {octets.max()}")
+    low, high = (octets[:, :, _U4_ORDER[start::2]] for start in (0, 1))
+    return pack_u8((low | high << 4).reshape(n, -1))
+
+
+def unpack_u4(panels: NDArray[np.uint8], n: int, k: int) -> NDArray[np.uint8]:
+    """Return [n, k] uint8 below 16 from panels [N/16, ceil(K/8), 16, 4]."""
+    pairs = _separate(panels, n, _WORD_BYTES * panels.shape[1]).reshape(n, -1, _WORD_BYTES)
+    octets = np.empty((*pairs.shape[:2], _U4_PER_WORD), np.uint8)
+    octets[:, :, _U4_ORDER[0::2]] = pairs & 15
+    octets[:, :, _U4_ORDER[1::2]] = pairs >> 4
+    return octets.reshape(n, -1)[:, :k]
 
 
 def pack_groups(rows: NDArray[Scalar]) -> NDArray[Scalar]:

@@ -19,6 +19,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.attention_merge import attention_merge
     from jit_kernels.kernels.embedding import embedding
     from jit_kernels.kernels.linear_float import linear_bf16, linear_f32
+    from jit_kernels.kernels.linear_u4 import linear_u4
     from jit_kernels.kernels.linear_u8 import linear_u8
     from jit_kernels.kernels.norm_rope_append import norm_rope_append
     from jit_kernels.kernels.prepare import prepare
@@ -34,6 +35,7 @@ def kernel_table() -> dict[str, Kernel]:
         embedding,
         linear_bf16,
         linear_f32,
+        linear_u4,
         linear_u8,
         norm_rope_append,
         prepare,

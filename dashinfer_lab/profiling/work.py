@@ -14,13 +14,14 @@ from typing import Final
 
 from dashinfer_lab.profiling.steps import StepShape
 from jit_kernels.activation_layout import padded_k
-from jit_kernels.panels import PANEL_WIDTH
+from jit_kernels.panels import PANEL_WIDTH, num_words
 
 __all__ = ["WORK", "Part", "ProfiledOp", "Work", "work_of"]
 
 _FLOAT: Final = 4
-_WEIGHT_BYTES: Final = {"f32": 4, "bf16": 2, "u8": 1}
-_WEIGHT_K_MULTIPLE: Final = {"f32": 1, "bf16": 2, "u8": 4}
+_WORD: Final = 4
+_WEIGHT_BITS: Final = {"f32": 32, "bf16": 16, "u8": 8, "u4": 4}
+_GROUPED: Final = ("u8", "u4")
 _SCALE_BYTES: Final = {"f16": 2, "f32": 4}
 _PARTIAL_EXTRA: Final = 16  # beside o[D]: maximum, sum and padding
 
@@ -96,10 +97,9 @@ def _product(weight_format: str) -> Part:
         n = op.number("num_panels") * PANEL_WIDTH
         if not rows:
             return Work()
-        multiple = _WEIGHT_K_MULTIPLE[weight_format]
-        weight_bytes = n * -(-k // multiple) * multiple * _WEIGHT_BYTES[weight_format]
+        weight_bytes = n * num_words(k, _WEIGHT_BITS[weight_format]) * _WORD
         row_bytes = padded_k(k) * _FLOAT
-        if weight_format == "u8":
+        if weight_format in _GROUPED:
             groups = -(-k // op.number("group"))
             scales = -(-groups // op.number("groups_per_scale"))
             weight_bytes += 2 * n * scales * _SCALE_BYTES[op.choice("scale_format")]
@@ -115,7 +115,7 @@ def _product(weight_format: str) -> Part:
 def _looked_up_rows(op: ProfiledOp, step: StepShape) -> Work:
     """One row of the table a token, widened to float."""
     rows, n = step.rows(op.rows), op.number("n")
-    row_bytes = n * _WEIGHT_BYTES[op.choice("weight_format")]
+    row_bytes = n * _WEIGHT_BITS[op.choice("weight_format")] // 8
     flops = 0
     if op.choice("weight_format") == "u8":
         groups = -(-n // op.number("group_size"))
@@ -195,6 +195,7 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "linear_f32": (_product("f32"),),
     "linear_bf16": (_product("bf16"),),
     "linear_u8": (_product("u8"),),
+    "linear_u4": (_product("u4"),),
     "rmsnorm_prepare": (_norm, _prepared),
     "swiglu_prepare": (_swiglu, _prepared),
     "prepare": (_rows_in, _prepared),

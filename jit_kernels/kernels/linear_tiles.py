@@ -1,6 +1,6 @@
 """Tiles of a matrix product: rows x 16 columns of sums over packed 32-bit words of weights.
 
-A *word* holds 1, 2 or 4 weights of one column along K (see `panels`); 16 words side by side are
+A *word* holds 1, 2, 4 or 8 weights of one column along K (see `panels`); 16 words side by side are
 one vector. A *step* is what one 32-bit word of an activation row meets: a float32, or a pair of
 int16. Knows how words become sums; knows nothing of scales, work sharing or where results go.
 """
@@ -33,6 +33,7 @@ __all__ = [
     "BF16_PAIRS",
     "F32_WORDS",
     "I16_PAIRS",
+    "U4_OCTETS",
     "U8_QUADS",
     "ActivationRows",
     "Arithmetic",
@@ -99,6 +100,12 @@ def _even_and_odd_bytes(words: Value[U32]) -> tuple[Value[I16], Value[I16]]:
     return (lanes & 0xFF).bits_as(I16), (lanes >> 8).bits_as(I16)
 
 
+def _nibbles_of_halves(words: Value[U32]) -> list[Value[I16]]:
+    lanes = words.bits_as(U16)
+    low = [(lanes if shift == 0 else lanes >> shift) & 0xF for shift in (0, 4, 8)]
+    return [nibble.bits_as(I16) for nibble in (*low, lanes >> 12)]
+
+
 def _low_and_high_halves(words: Value[U32]) -> tuple[Value[F32], Value[F32]]:
     return (words << 16).bits_as(F32), (words & 0xFFFF0000).bits_as(F32)
 
@@ -106,6 +113,7 @@ def _low_and_high_halves(words: Value[U32]) -> tuple[Value[F32], Value[F32]]:
 F32_WORDS = Arithmetic(1, lambda words: [words.bits_as(F32)], _fma_step)
 BF16_PAIRS = Arithmetic(2, _low_and_high_halves, _fma_step)
 U8_QUADS = Arithmetic(2, _even_and_odd_bytes, _dot_step)
+U4_OCTETS = Arithmetic(4, _nibbles_of_halves, _dot_step)
 I16_PAIRS = Arithmetic(1, lambda words: [words.bits_as(I16)], _dot_step)
 
 

@@ -1,210 +1,19 @@
 """Linear, u8 weights: out = sum over groups of (dot * a_scale) * w_scale + a_sum * w_minimum.
 
-dot is the exact int32 product of a group's int16 activations and u8 weights; a_sum is the scaled
-sum of the activations, w_minimum the real value of weight 0. Per group, in order, from y = 0:
-
-    y = fma(f32(dot) * a_scale, w_scale, y);  y = fma(a_sum, w_minimum, y)
-
-A weight group longer than an activation group lends its scale to `groups_per_scale` of them. A
-row whose activations are not finite has a_scale = NaN and comes out NaN.
+A word holds four weights of one column, which decode into two pairs of int16: its even bytes and
+its odd ones. What a group does, and in which order, is `linear_groups`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from jit_kernels.dsl import (
-    VECTOR_LANES,
-    Array,
-    Value,
-    Variable,
-    VectorIndex,
-    fma,
-    half_to_f32,
-    index,
-    loop,
-    minimum,
-    select,
-    when,
-)
-from jit_kernels.dsl.trace import current
+from jit_kernels.dsl import Array, Value
 from jit_kernels.kernel import kernel
-from jit_kernels.kernels.linear_blocks import multiply
-from jit_kernels.kernels.linear_operands import (
-    Block,
-    Destination,
-    Product,
-    Scratch,
-    Weights,
-    own_copy,
-    padded_steps,
-)
-from jit_kernels.kernels.linear_tiles import (
-    I16_PAIRS,
-    U8_QUADS,
-    ActivationRows,
-    Prefetch,
-    Tile,
-    integer_dots,
-    rows_per_pass,
-    words_unrolled,
-)
-from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
+from jit_kernels.kernels.linear_groups import multiply_groups
+from jit_kernels.kernels.linear_operands import Destination, Scratch
+from jit_kernels.kernels.linear_tiles import U8_QUADS
+from jit_kernels.types import F32, I16, I64, U8, U16
 
-__all__ = ["U8Weights", "linear_u8"]
-
-_QUAD = 4
-
-
-@dataclass(frozen=True, slots=True)
-class U8Weights:
-    """Panels of u8 weights, their factors per group, and the activations' scales."""
-
-    panels: Array[U32]
-    num_words: Value[I64]
-    scale: Array[U16]
-    minimum: Array[U16]
-    scale_format: str
-    num_groups: Value[I64]
-    groups_per_scale: Value[I64]
-    num_scales: Value[I64]
-    activation_scales: Array[F32]
-    group_words: int
-
-    @property
-    def steps(self) -> int:
-        """Pairs of weights in a word."""
-        return 2
-
-    def packed(self, block: Block) -> Array[U32]:
-        """Where a block begins."""
-        first = block.panel * self.num_words + block.first_word
-        return self.panels + first * VECTOR_LANES
-
-    def num_streams(self, num_rows: int) -> int:
-        """One: the words of a group make independent chains."""
-        return 1
-
-    def _add_group(
-        self,
-        tile: Tile,
-        dots: Sequence[Value[I32]],
-        factors: tuple[Value[F32], Value[F32]],
-        group: Value[I64],
-        rows: Sequence[Value[I64]],
-    ) -> None:
-        """The epilogue of one group."""
-        w_scale, w_minimum = factors
-        for position, (dot, row) in enumerate(zip(dots, rows, strict=True)):
-            pair = self.activation_scales + (row * self.num_groups + group) * 2
-            y = fma(dot.to(F32) * pair.broadcast(0), w_scale, tile[position])
-            tile[position] = fma(pair.broadcast(1), w_minimum, y)
-
-    def multiply_panels(
-        self,
-        panels: Sequence[Value[I64]],
-        tiles: Sequence[Tile],
-        activations: ActivationRows,
-        rows: Sequence[Value[I64]],
-    ) -> None:
-        """Set the tile's sums to whole rows' products, straight from the packed quads."""
-        factors = [_Factors(self, panel) for panel in panels]
-        num_whole = self.num_words // self.group_words
-        rest = self.num_words - num_whole * self.group_words
-
-        def add(first_word: Value[I64], num_words: Value[I64], whole: bool) -> None:
-            for panel, tile, own in zip(panels, tiles, factors, strict=True):
-                block = Block(panel, first_word, num_words)
-                self._add_packed(tile, block, own.take(), activations, rows, whole)
-
-        for group in loop(num_whole):
-            add(group * self.group_words, index(self.group_words), whole=True)
-        with when(rest > 0):
-            add(num_whole * self.group_words, rest, whole=False)
-
-    def _add_packed(
-        self,
-        tile: Tile,
-        block: Block,
-        factors: tuple[Value[F32], Value[F32]],
-        activations: ActivationRows,
-        rows: Sequence[Value[I64]],
-        whole: bool,
-    ) -> None:
-        """Add one group; its weights are decoded once for each few rows."""
-        words = self.packed(block)
-        here = activations.after(block.first_word * self.steps)
-        group = block.first_word // self.group_words
-        isa = current().isa
-        at_once = rows_per_pass(isa)
-        unroll = words_unrolled(isa, len(rows), self.group_words) if whole else 1
-        for first, prefetch in Prefetch.turns(len(rows), at_once):
-            part = here.part(first, at_once)
-            dots = integer_dots(U8_QUADS, words, block.num_words, part, unroll, prefetch)
-            sums = tile.part(first, at_once)
-            self._add_group(sums, dots, factors, group, rows[first : first + at_once])
-
-    def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
-        """Widen quads to pairs of int16, and the groups' factors to float32."""
-        packed = self.packed(block)
-        for word in loop(block.num_words):
-            vector = packed.vector(word * VECTOR_LANES)
-            for step, pairs in enumerate(U8_QUADS.decode(vector)):
-                position = (word * 2 + step) * VECTOR_LANES
-                scratch.unpacked[VectorIndex(position)] = pairs.bits_as(U32)
-        cursor = _Factors(self, block.panel, block.first_word // self.group_words)
-        for word in loop(0, block.num_words, self.group_words):
-            place = word // self.group_words * (2 * VECTOR_LANES)
-            for which, factor in enumerate(cursor.take()):
-                scratch.factors[VectorIndex(place + which * VECTOR_LANES)] = factor
-        return scratch.unpacked
-
-    def add_unpacked(
-        self,
-        tile: Tile,
-        block: Block,
-        unpacked: Array[U32],
-        scratch: Scratch,
-        activations: ActivationRows,
-        rows: Sequence[Value[I64]],
-    ) -> None:
-        """Add the groups of a block of int16 pairs, in order."""
-        first_group = block.first_word // self.group_words
-        for word in loop(0, block.num_words, self.group_words):
-            num_steps = minimum(block.num_words - word, self.group_words) * 2
-            pairs, here = unpacked + word * (2 * VECTOR_LANES), activations.after(word * 2)
-            dots = integer_dots(I16_PAIRS, pairs, num_steps, here, unroll=2)
-            group = word // self.group_words
-            factors = scratch.factors + group * (2 * VECTOR_LANES)
-            both = factors.vector(0), factors.vector(VECTOR_LANES)
-            self._add_group(tile.hidden(), dots, both, first_group + group, rows)
-
-
-class _Factors:
-    """Scales and minima of a panel's columns, one activation group after the other."""
-
-    def __init__(
-        self, weights: U8Weights, panel: Value[I64], first_group: Value[I64] | int = 0
-    ) -> None:
-        self._weights = weights
-        shared, first = weights.groups_per_scale, index(first_group)
-        at_start = isinstance(first_group, int)
-        place = index(0) if at_start else first // shared
-        self._used = Variable(index(0) if at_start else first - place * shared)
-        self._place = Variable(panel * weights.num_scales + place)
-
-    def take(self) -> tuple[Value[F32], Value[F32]]:
-        """The factors of the next group."""
-        weights, place = self._weights, self._place.get()
-        used = self._used.get() + 1
-        spent = used.equals(weights.groups_per_scale)
-        self._used.set(select(spent, 0, used))
-        self._place.set(select(spent, place + 1, place))
-        at = place * VECTOR_LANES
-        if weights.scale_format == "f32":
-            return weights.scale.view(F32).vector(at), weights.minimum.view(F32).vector(at)
-        return half_to_f32(weights.scale.vector(at)), half_to_f32(weights.minimum.vector(at))
+__all__ = ["linear_u8"]
 
 
 @kernel
@@ -239,32 +48,21 @@ def linear_u8(
 
     `scale` and `minimum` hold float16 or float32 elements, as `scale_format` says.
     """
-    num_rows = rows[0]
-    num_words = (in_features + (_QUAD - 1)) // _QUAD
-    num_groups = (in_features + (group - 1)) // group
-    weights: Weights = U8Weights(
-        panels=panels.view(U32),
-        num_words=num_words,
-        scale=scale,
-        minimum=minimum,
+    multiply_groups(
+        U8_QUADS,
+        rows,
+        activations,
+        activation_scales,
+        (copy_bytes, scales_copy_bytes),
+        panels,
+        (scale, minimum),
+        Destination.of(out, out_stride, bias, residual, residual_stride, has_bias, has_residual),
+        in_features,
+        num_panels,
+        groups_per_scale,
+        counter,
+        Scratch.of_worker(workspace, workspace_bytes),
+        group=group,
         scale_format=scale_format,
-        num_groups=num_groups,
-        groups_per_scale=groups_per_scale,
-        num_scales=(num_groups + groups_per_scale - 1) // groups_per_scale,
-        activation_scales=own_copy(activation_scales, num_rows, scales_copy_bytes),
-        group_words=group // _QUAD,
+        row_tile=row_tile,
     )
-    product = Product(
-        num_rows=num_rows,
-        activations=own_copy(activations, num_rows, copy_bytes).view(U32),
-        row_steps=padded_steps(in_features, 2),
-        num_words=num_words,
-        num_panels=num_panels,
-        counter=counter,
-        scratch=Scratch.of_worker(workspace, workspace_bytes),
-        destination=Destination.of(
-            out, out_stride, bias, residual, residual_stride, has_bias, has_residual
-        ),
-        tile_rows=row_tile,
-    )
-    multiply(product, weights)

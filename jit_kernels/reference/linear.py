@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from jit_kernels.reference.arithmetic import fma
 
-__all__ = ["finish_linear", "linear_float", "linear_u8"]
+__all__ = ["finish_linear", "linear_float", "linear_groups"]
 
 F32 = NDArray[np.float32]
 
@@ -27,7 +27,7 @@ def linear_float(x: F32, weight: F32) -> F32:
     return total
 
 
-def linear_u8(
+def linear_groups(
     q: NDArray[np.int16],
     activation_scales: F32,
     weight: NDArray[np.uint8],

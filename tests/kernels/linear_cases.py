@@ -15,12 +15,21 @@ from jit_kernels.kernel import CompiledKernel
 from jit_kernels.kernels.linear_blocks import WORKSPACE_BYTES
 from jit_kernels.kernels.linear_float import linear_bf16, linear_f32
 from jit_kernels.kernels.linear_tiles import row_tile
+from jit_kernels.kernels.linear_u4 import linear_u4
 from jit_kernels.kernels.linear_u8 import linear_u8
 from jit_kernels.reference import linear as reference
 from jit_kernels.reference.prepare import Prepared, prepare, quantize
 
 Array = np.ndarray[Any, Any]
 Place = Callable[[Array], Array]
+
+_PACK: dict[str, Callable[[Array], Array]] = {
+    "f32": packing.pack_f32,
+    "bf16": packing.pack_bf16,
+    "u8": packing.pack_u8,
+    "u4": packing.pack_u4,
+}
+_KERNELS = {"f32": linear_f32, "bf16": linear_bf16, "u8": linear_u8, "u4": linear_u4}
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,11 @@ class Linear:
     bias: Array | None = None
     residual: Array | None = None
     cache: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether weights are integers with a scale and a minimum a group."""
+        return self.kind in ("u8", "u4")
 
     @property
     def rows(self) -> int:
@@ -68,16 +82,15 @@ class Linear:
 
     def packed(self) -> Array:
         if "panels" not in self.cache:
-            pack = {"f32": packing.pack_f32, "bf16": packing.pack_bf16, "u8": packing.pack_u8}
-            self.cache["panels"] = pack[self.kind](self.weight)
+            self.cache["panels"] = _PACK[self.kind](self.weight)
         return self.cache["panels"]
 
     def expected(self) -> Array:
         """The bits that the kernel owes, [R, N]."""
-        if self.kind == "u8":
+        if self.grouped:
             q, scales = quantize(self.x, self.group)
             factors = (a.astype(np.float32).T for a in (self.scale, self.minimum))
-            total = reference.linear_u8(
+            total = reference.linear_groups(
                 q, scales, self.weight.T, *factors, self.group, self.groups_per_scale
             )
         else:
@@ -107,8 +120,8 @@ def random_linear(
     num_scales = packing.num_groups(k, weight_group)
     scale = (rng.random((n, num_scales)) / 255 + 1e-3).astype(scale_dtype)
     minimum = (-rng.random((n, num_scales))).astype(scale_dtype)
-    if kind == "u8":
-        weight = rng.integers(0, 256, (n, k), np.uint8)
+    if kind in ("u8", "u4"):
+        weight = rng.integers(0, 256 if kind == "u8" else 16, (n, k), np.uint8)
     else:
         weight = (rng.standard_normal((n, k)) / k**0.5).astype(np.float32)
         weight = packing.to_bf16(weight) if kind == "bf16" else weight
@@ -133,16 +146,15 @@ def specialise(case: Linear, compiler: Compiler) -> CompiledKernel:
         "has_residual": case.residual is not None,
         "row_tile": row_tile(compiler.isa),
     }
-    if case.kind == "u8":
+    if case.grouped:
         scale_format = "f16" if case.scale.dtype == np.float16 else "f32"
         constants |= {"group": case.group, "scale_format": scale_format}
-    kernel = {"f32": linear_f32, "bf16": linear_bf16, "u8": linear_u8}[case.kind]
-    return kernel.specialise(**constants).compile(compiler)
+    return _KERNELS[case.kind].specialise(**constants).compile(compiler)
 
 
 def copies_for_workers(case: Linear, tile: int, num_workers: int) -> tuple[Prepared, int, int]:
     """Prepared activations as the workers find them, and the bytes between copies."""
-    form = "i16" if case.kind == "u8" else "f32"
+    form = "i16" if case.grouped else "f32"
     one = prepare(case.x, form, case.group, tile)
     if case.rows > REDUNDANT_ROWS:
         return one, 0, 0
@@ -173,17 +185,16 @@ def run(
     out = residual if in_place else place(np.full(out_shape, np.nan, np.float32))
     counter = np.zeros(1, np.int64)
     held = [np.array([case.rows if live_rows is None else live_rows]), place(prepared.words)]
-    u8 = case.kind == "u8"
-    held += [place(prepared.scales)] if u8 else []
-    scalars = [copy_bytes, scales_bytes] if u8 else [copy_bytes]
+    held += [place(prepared.scales)] if case.grouped else []
+    scalars = [copy_bytes, scales_bytes] if case.grouped else [copy_bytes]
     weights = [place(case.packed())]
-    if u8:
+    if case.grouped:
         weights += [place(packing.pack_groups(a)) for a in (case.scale, case.minimum)]
     workspace = np.zeros(num_workers * WORKSPACE_BYTES, np.uint8)
     arguments: list[Any] = [*held, *scalars, *weights]
     arguments += [nothing if case.bias is None else place(case.bias)]
     arguments += [residual, out_shape[1], out, out_shape[1], case.k, case.num_panels]
-    arguments += [case.groups_per_scale] if u8 else []
+    arguments += [case.groups_per_scale] if case.grouped else []
     arguments += [counter, workspace, WORKSPACE_BYTES]
     for worker in range(num_workers):
         kernel(*arguments, worker=worker, num_workers=num_workers)

@@ -57,8 +57,9 @@ def test_sums_of_products_are_fused_vectors(name: str) -> None:
     assert re.search(r"fmla\s+v\d+\.4s", code.show("asm", NEON))
 
 
-def test_integer_products_take_two_pairs_at_a_time() -> None:
-    code = example(kernel_table()["linear_u8"])
+@pytest.mark.parametrize("name", ["linear_u8", "linear_u4"])
+def test_integer_products_take_two_pairs_at_a_time(name: str) -> None:
+    code = example(kernel_table()[name])
 
     assert "vpmaddwd" in code.show("asm", AVX2)
     assert re.search(r"[su]mlal2?\s+v\d+\.4s", code.show("asm", NEON))

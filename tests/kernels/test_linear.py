@@ -10,7 +10,7 @@ from jit_kernels.isa import BASELINE, detect, object_cache_directory, record, ru
 from tests.kernels.guarded import guarded, guarded_before
 from tests.kernels.linear_cases import Linear, random_linear, run
 
-KINDS = ("f32", "bf16", "u8")
+KINDS = ("f32", "bf16", "u8", "u4")
 ROWS = (1, 2, 3, 4, 5, 8, 9, 14, 16, 17, 64, 65)
 
 
@@ -57,13 +57,14 @@ def test_every_depth_gives_the_reference_bits(compiled: Compiler, kind: str, k: 
 
 
 @pytest.mark.parametrize("scale_dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("kind", ["u8", "u4"])
 @pytest.mark.parametrize("weight_group", [32, 64, 128, 256, 512, "row"])
 def test_every_group_size_gives_the_reference_bits(
-    compiled: Compiler, weight_group: int | str, scale_dtype: type
+    compiled: Compiler, kind: str, weight_group: int | str, scale_dtype: type
 ) -> None:
     for rows in (2, 8, 15):
         case = random_linear(
-            "u8", rows, k=1204, n=33, weight_group=weight_group, scale_dtype=scale_dtype,
+            kind, rows, k=1204, n=33, weight_group=weight_group, scale_dtype=scale_dtype,
             bias=True, residual=True,
         )  # fmt: skip
 

@@ -38,7 +38,7 @@ def test_bf16_panels_hold_pairs_along_k(n: int, k: int) -> None:
     packed = panels.pack_bf16(rows)
 
     assert packed.dtype == np.uint16
-    assert packed.shape == (panels.num_panels(n), panels.num_words(k, 2), 16, 2)
+    assert packed.shape == (panels.num_panels(n), panels.num_words(k, 16), 16, 2)
     np.testing.assert_array_equal(packed, _expected(rows, 2))
     np.testing.assert_array_equal(panels.unpack_bf16(packed, n, k), rows)
 
@@ -49,9 +49,28 @@ def test_u8_panels_hold_quads_along_k(n: int, k: int) -> None:
     packed = panels.pack_u8(rows)
 
     assert packed.dtype == np.uint8
-    assert packed.shape == (panels.num_panels(n), panels.num_words(k, 1), 16, 4)
+    assert packed.shape == (panels.num_panels(n), panels.num_words(k, 8), 16, 4)
     np.testing.assert_array_equal(packed, _expected(rows, 4))
     np.testing.assert_array_equal(panels.unpack_u8(packed, n, k), rows)
+
+
+@pytest.mark.parametrize(("n", "k"), IRREGULAR)
+def test_u4_panels_hold_octets_whose_shifted_halves_are_pairs_of_u8_words(n: int, k: int) -> None:
+    rows = np.random.default_rng(n).integers(0, 16, (n, k), dtype=np.uint8)
+    packed = panels.pack_u4(rows)
+    octets = _expected(rows, 8)
+
+    assert packed.dtype == np.uint8
+    assert packed.shape == (panels.num_panels(n), panels.num_words(k, 4), 16, 4)
+    halves = packed.view("<u2")
+    for shift, pair in enumerate([(0, 2), (1, 3), (4, 6), (5, 7)]):
+        np.testing.assert_array_equal(halves >> 4 * shift & 15, octets[..., pair])
+    np.testing.assert_array_equal(panels.unpack_u4(packed, n, k), rows)
+
+
+def test_an_element_beyond_four_bits_is_refused() -> None:
+    with pytest.raises(ShapeError, match="hold 0 to 15, but the array holds 16"):
+        panels.pack_u4(np.full((1, 1), 16, np.uint8))
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
