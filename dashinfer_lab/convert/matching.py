@@ -28,12 +28,13 @@ def match_weights(graph: ModelGraph, checkpoint: Checkpoint) -> Mapping[str, str
     """
     available = list(checkpoint.names())
     present = set(available)
-    found = {w.name: _spelling(w.name, present) for w in graph.weights}
-    missing = [name for name, spelling in found.items() if spelling is None]
+    found = {w.name: _spelling(w.checkpoint_name, present) for w in graph.weights}
+    absent = [w.checkpoint_name for w in graph.weights if found[w.name] is None]
+    missing = list(dict.fromkeys(absent))
     matched = {name: spelling for name, spelling in found.items() if spelling is not None}
     used = set(matched.values())
     extra = [n for n in available if n not in used and not _is_ignorable(n, graph)]
-    wrong = list(_misfits(graph.weights, matched, checkpoint))
+    wrong = list(dict.fromkeys(_misfits(graph.weights, matched, checkpoint)))
     if missing or extra or wrong:
         parts = [
             _count_and_list("tensors are missing", missing),
@@ -72,10 +73,11 @@ def _misfits(
     for weight in weights:
         if weight.name in matched:
             info = checkpoint.info(matched[weight.name])
-            if tuple(info.shape) != weight.shape or info.dtype not in _FLOATS:
+            shape = weight.checkpoint_shape
+            if tuple(info.shape) != shape or info.dtype not in _FLOATS:
                 yield (
-                    f"{weight.name} is {list(info.shape)} {info.dtype}, "
-                    f"expected {list(weight.shape)} {' or '.join(sorted(_FLOATS))}"
+                    f"{weight.checkpoint_name} is {list(info.shape)} {info.dtype}, "
+                    f"expected {list(shape)} {' or '.join(sorted(_FLOATS))}"
                 )
 
 

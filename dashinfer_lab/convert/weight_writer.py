@@ -152,7 +152,9 @@ class WeightWriter:
         self.container.append(name, stored_type, shape, blocks())
 
     def _read(self, weight: WeightDeclaration, rows: slice) -> NDArray[Any]:
-        values = self.checkpoint.read(self.sources[weight.name], rows)
+        name = self.sources[weight.name]
+        parts = [self.checkpoint.read(name, at) for at in weight.slices(rows.start, rows.stop)]
+        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
         expected = (rows.stop - rows.start, *weight.shape[1:])
         if values.shape != expected:
             raise CheckpointError(

@@ -6,8 +6,8 @@ Knows nothing of weights' bytes, of devices or of any model; formats come from t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.graph.functions import DOMAIN, OPSET
 from dashinfer_lab.graph.model_graph import ModelGraph
 from dashinfer_lab.graph.rope import rotary_table
-from dashinfer_lab.graph.weights import WeightDeclaration
+from dashinfer_lab.graph.weights import FusedRows, WeightDeclaration
 from dashinfer_lab.quantize import Scheme, WeightRole, group_length
 
 if TYPE_CHECKING:
@@ -100,13 +100,29 @@ class GraphBuilder:
 
     def linear(self, name: str, x: Value, num_features: int, *, bias: bool = False) -> Value:
         """Multiply by `name`.weight [num_features, x.num_features]; add `name`.bias if asked."""
-        return self._linear(name, x, num_features, role="linear", bias=bias)
+        return self._linear(name, x, num_features, "linear", bias)
+
+    def fused_linear(
+        self, name: str, x: Value, parts: Mapping[str, int], *, groups: int = 1, bias: bool = False
+    ) -> list[Value]:
+        """Multiply by the row blocks of `name`.weight, which lie one after another in each group.
+
+        parts: features of each block, all groups together; block "q" is the weight `name`.q.
+        """
+        total = sum(parts.values())
+        values: list[Value] = []
+        first = 0
+        for part, width in parts.items():
+            fused = FusedRows(self._path + name, total, first, width // groups, total // groups)
+            values.append(self._linear(f"{name}.{part}", x, width, "linear", bias, fused))
+            first += width // groups
+        return values
 
     def head(self, name: str, x: Value, vocab_size: int) -> Value:
         """Project to logits by `name`.weight, or by the embedding where the config ties them."""
         tied = next((w for w in self._weights.values() if w.role == "tied"), None)
         if tied is None:
-            return self._linear(name, x, vocab_size, role="head", bias=False)
+            return self._linear(name, x, vocab_size, "head", bias=False)
         inputs = [x.source, self._unpacked[tied.name]]
         product = self._node("MatMul", self._path + name, inputs)
         return self._feature(product, vocab_size)
@@ -186,19 +202,27 @@ class GraphBuilder:
         )
 
     def _linear(
-        self, name: str, x: Value, num_features: int, *, role: WeightRole, bias: bool
+        self,
+        name: str,
+        x: Value,
+        num_features: int,
+        role: WeightRole,
+        bias: bool,
+        fused: FusedRows | None = None,
     ) -> Value:
         name = self._path + name
-        matrix = self._matrix(name, num_features, x.num_features, role)
+        matrix = self._matrix(name, num_features, x.num_features, role, fused)
         product = self._node("MatMul", name, [x.source, matrix])
         if bias:
-            vector = self._vector(f"{name}.bias", num_features, "bias")
+            vector = self._vector(f"{name}.bias", num_features, "bias", fused)
             product = self._node("Add", f"{name}.biased", [product, vector])
         return self._feature(product, num_features)
 
-    def _matrix(self, name: str, n: int, k: int, role: WeightRole) -> ir.Value:
+    def _matrix(
+        self, name: str, n: int, k: int, role: WeightRole, fused: FusedRows | None = None
+    ) -> ir.Value:
         """Declare `name`.weight [n, k] and return W [k, n] unpacked from its panels."""
-        weight = self._declare(f"{name}.weight", (n, k), role)
+        weight = self._declare(f"{name}.weight", (n, k), role, fused)
         panel_name, *group_names = weight.stored_shapes()
         shapes = weight.stored_shapes()
         inputs = [self._initializer(panel_name, _PANEL_TYPE[weight.format], shapes[panel_name])]
@@ -213,16 +237,26 @@ class GraphBuilder:
         self._unpacked[weight.name] = _shaped(unpacked, [k, n])
         return unpacked
 
-    def _vector(self, name: str, length: int, role: WeightRole) -> ir.Value:
-        self._declare(name, (length,), role)
+    def _vector(
+        self, name: str, length: int, role: WeightRole, fused: FusedRows | None = None
+    ) -> ir.Value:
+        self._declare(name, (length,), role, fused)
         return self._initializer(name, "FLOAT", (length,))
 
-    def _declare(self, name: str, shape: tuple[int, ...], role: WeightRole) -> WeightDeclaration:
+    def _declare(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        role: WeightRole,
+        fused: FusedRows | None = None,
+    ) -> WeightDeclaration:
         if name in self._weights:
             raise ValueError(f"weight {name!r} is declared twice")
         weight_format = self._scheme.format_of(name, role)
         group_size = self._scheme.group_size_of(role)
-        self._weights[name] = WeightDeclaration(name, shape, role, weight_format, group_size)
+        if fused:
+            fused = replace(fused, name=f"{fused.name}.{name.rpartition('.')[2]}")
+        self._weights[name] = WeightDeclaration(name, shape, role, weight_format, group_size, fused)
         return self._weights[name]
 
     def _initializer(self, name: str, dtype: str, shape: Any) -> ir.Value:

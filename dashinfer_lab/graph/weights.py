@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
 from dashinfer_lab.quantize import GroupSize, WeightFormat, WeightRole, group_shape, panel_shape
 
-__all__ = ["StoredTensor", "WeightDeclaration"]
+__all__ = ["FusedRows", "StoredTensor", "WeightDeclaration"]
+
+
+@dataclass(frozen=True, slots=True)
+class FusedRows:
+    """The rows of a checkpoint's tensor that are one weight: `count` of every `period` rows.
+
+    The tensor is called `name` and has `total` rows; the first taken is row `first`.
+    """
+
+    name: str
+    total: int
+    first: int
+    count: int
+    period: int
+
+    def slices(self, start: int, stop: int) -> Iterator[slice]:
+        """Yield where the weight's rows [start, stop) lie in the tensor, in order."""
+        while start < stop:
+            group, within = divmod(start, self.count)
+            taken = min(stop - start, self.count - within)
+            row = group * self.period + self.first + within
+            yield slice(row, row + taken)
+            start += taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +56,22 @@ class WeightDeclaration:
     role: WeightRole
     format: WeightFormat
     group_size: GroupSize
+    fused: FusedRows | None = None
+    """Where it lies in the checkpoint, if not in a tensor of its own name and shape."""
+
+    @property
+    def checkpoint_name(self) -> str:
+        """The checkpoint's tensor that holds it."""
+        return self.fused.name if self.fused else self.name
+
+    @property
+    def checkpoint_shape(self) -> tuple[int, ...]:
+        """Shape of that tensor."""
+        return (self.fused.total, *self.shape[1:]) if self.fused else self.shape
+
+    def slices(self, start: int, stop: int) -> list[slice]:
+        """Where its rows [start, stop) lie in that tensor."""
+        return list(self.fused.slices(start, stop)) if self.fused else [slice(start, stop)]
 
     @property
     def is_matrix(self) -> bool:

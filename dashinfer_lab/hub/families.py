@@ -47,6 +47,14 @@ FAMILIES = (
         context_length=32768, window="switch",
     ),
     Family(
+        "mistral", "MistralForCausalLM",
+        context_length=131072, num_kv_heads=8, window="always",
+    ),
+    Family(
+        "phi3", "Phi3ForCausalLM", context_length=4096, norm_eps=1e-5, window="always",
+    ),
+    Family("internlm2", "InternLM2ForCausalLM", bias_key="bias"),
+    Family(
         "qwen3", "Qwen3ForCausalLM", ("Qwen_v30",),
         context_length=32768, head_dim=128, bias_key="attention_bias", window="switch",
     ),

@@ -257,3 +257,16 @@ def test_a_window_that_makes_no_sense_is_refused(first: object) -> None:
 
     with pytest.raises(CheckpointError, match="max_window_layers"):
         model_config(QWEN2 | window)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "model_type"), [("MistralForCausalLM", "mistral"), ("Phi3ForCausalLM", "phi3")]
+)
+def test_a_window_without_a_switch_always_holds(architecture: str, model_type: str) -> None:
+    config = {**SIZES, "architectures": [architecture], "model_type": model_type}
+    config |= {"max_position_embeddings": 8192, "num_key_value_heads": 2}
+
+    assert model_config(config | {"sliding_window": None}).context_length == 8192
+    assert model_config(config | {"sliding_window": 8192}).context_length == 8192
+    with pytest.raises(UnsupportedModelError, match="sliding_window 4096 is shorter"):
+        model_config(config | {"sliding_window": 4096})

@@ -59,6 +59,23 @@ _QKV_BIASES = {
 }
 _QK_NORMS = {"self_attn.q_norm.weight": (HEAD_DIM,), "self_attn.k_norm.weight": (HEAD_DIM,)}
 _ALL_BIASES = _QKV_BIASES | {"self_attn.o_proj.bias": (HIDDEN,)}
+_PHI3 = {
+    "input_layernorm.weight": (HIDDEN,),
+    "self_attn.qkv_proj.weight": (Q_WIDTH + 2 * KV_WIDTH, HIDDEN),
+    "self_attn.o_proj.weight": (HIDDEN, Q_WIDTH),
+    "post_attention_layernorm.weight": (HIDDEN,),
+    "mlp.gate_up_proj.weight": (2 * INNER, HIDDEN),
+    "mlp.down_proj.weight": (HIDDEN, INNER),
+}
+_INTERNLM2 = {
+    "attention_norm.weight": (HIDDEN,),
+    "attention.wqkv.weight": (Q_WIDTH + 2 * KV_WIDTH, HIDDEN),
+    "attention.wo.weight": (HIDDEN, Q_WIDTH),
+    "ffn_norm.weight": (HIDDEN,),
+    "feed_forward.w1.weight": (INNER, HIDDEN),
+    "feed_forward.w3.weight": (INNER, HIDDEN),
+    "feed_forward.w2.weight": (HIDDEN, INNER),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +88,17 @@ class FamilyCase:
 
     def tensors(self) -> dict[str, NDArray[np.float32]]:
         """Weights under the checkpoint's names; the same on every machine and NumPy."""
-        shapes = {"model.embed_tokens.weight": (VOCAB, HIDDEN), "model.norm.weight": (HIDDEN,)}
+        is_internlm = self.layer.keys() >= _INTERNLM2.keys()
+        embedding = "model.tok_embeddings" if is_internlm else "model.embed_tokens"
+        head = "output" if is_internlm else "lm_head"
+        shapes = {f"{embedding}.weight": (VOCAB, HIDDEN), "model.norm.weight": (HIDDEN,)}
         shapes |= {
             f"model.layers.{i}.{name}": shape
             for i in range(LAYERS)
             for name, shape in self.layer.items()
         }
         if not self.whole_config().get("tie_word_embeddings"):
-            shapes["lm_head.weight"] = (VOCAB, HIDDEN)
+            shapes[f"{head}.weight"] = (VOCAB, HIDDEN)
         random = np.random.RandomState(7)  # its stream is frozen
         return {name: _wide(name, shape, random) for name, shape in shapes.items()}
 
@@ -108,7 +128,7 @@ def _wide(name: str, shape: tuple[int, ...], random: Any) -> NDArray[np.float32]
     if "embed" in name:
         return noise.astype(np.float32)
     # A gain of 1.5 gives scores of standard deviation 2, so that some keys win.
-    gain = 1.5 if "q_proj" in name or "k_proj" in name else 1.0
+    gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "qkv")) else 1.0
     return (gain * noise / shape[1] ** 0.5).astype(np.float32)
 
 
@@ -145,6 +165,20 @@ CASES = (
             use_sliding_window=True, sliding_window=256, max_window_layers=0,
         ),
         _LAYER | _QK_NORMS | _ALL_BIASES,
+    ),
+    FamilyCase("mistral", _named("MistralForCausalLM", "mistral", sliding_window=None), _LAYER),
+    FamilyCase(
+        "phi3", _named("Phi3ForCausalLM", "phi3", sliding_window=256), _PHI3
+    ),
+    FamilyCase("internlm2", _named("InternLM2ForCausalLM", "internlm2", bias=False), _INTERNLM2),
+    FamilyCase(
+        "internlm2 with biases",
+        _named(
+            "InternLM2ForCausalLM", "internlm2", bias=True,
+            rope_scaling={"type": "dynamic", "factor": 2.0},
+        ),
+        _INTERNLM2
+        | {"attention.wqkv.bias": (Q_WIDTH + 2 * KV_WIDTH,), "attention.wo.bias": (HIDDEN,)},
     ),
     FamilyCase("llama, linear", _rope(type="linear", factor=2.5)),
     FamilyCase("llama, dynamic", _rope(type="dynamic", factor=4.0)),
