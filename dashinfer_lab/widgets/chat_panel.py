@@ -24,10 +24,7 @@ __all__ = ["ChatPanel"]
 
 
 class ChatPanel(View):
-    """Chat with `llm`. `params` is what its controls change; the model's defaults where None.
-
-    Answers come on a thread of their own, so that Stop is heard; `ask` waits for one.
-    """
+    """Chat with `llm` on a thread of its own; controls change `params`, the model's by default."""
 
     def __init__(
         self,
@@ -71,8 +68,7 @@ class ChatPanel(View):
 
     def regenerate(self) -> None:
         """Answer the last message again; stops first what is on its way."""
-        self.stop()
-        self.wait()
+        self._end()
         if self.turns:
             self.send(self.turns.pop().message)
 
@@ -100,8 +96,7 @@ class ChatPanel(View):
         self.wait()
 
     def _controls(self) -> list[Any]:
-        again, clear = self.regenerate, self.clear
-        acts = {"send": self.send, "stop": self.stop, "again": again, "clear": clear}
+        acts = {"send": self.send, "stop": self.stop, "again": self.regenerate, "clear": self.clear}
         self._parts = ChatControls(self.say, acts, self.params, self._sampled)
         self._parts.enable(busy=self.session.busy, begun=bool(self.turns))
         return [self.picture, *self._parts.widgets]

@@ -56,13 +56,15 @@ class KernelViewer(View):
         require("kernel", kernel, self.kernels)
         require("view", view, VIEWS)
         require("isa", isa, self.isas)
+        before = self.kernel, self.variant, self.view, self.isa
         self.view, self.isa = view or self.view, isa or self.isa
         if kernel is not None and kernel != self.kernel:
             self.kernel = kernel
             self.variant = self.variants[0]
         require("variant", variant, self.variants)
         self.variant = variant or self.variant
-        self._draw()
+        if (self.kernel, self.variant, self.view, self.isa) != before:
+            self._draw()
         return self
 
     @property
@@ -95,6 +97,7 @@ class KernelViewer(View):
         isa = dropdown(say("kernel.isa"), self.isas, self.isa, lambda n: choose(isa=n))
         self._variants = dropdown(say("kernel.variant"), names, self.variant, self._choose_variant)
         turn = toggles(views, self.view, lambda new: choose(view=new), 110)
+        self.bound.update(kernel=kernel, variant=self._variants, isa=isa, view=turn)
         return [row(kernel, self._variants, isa), turn, self.picture]
 
     def _choose_variant(self, new: str | None) -> None:

@@ -35,7 +35,7 @@ def closely_html(sample: MatrixSample, group_size: GroupSize, say: Callable[...,
     return (
         '<div style="display:grid;grid-template-columns:repeat(auto-fit,minmax(280px,1fr));'
         f'gap:18px;margin-top:12px">{"".join(parts)}</div><div class="dl-quiet dl-small">'
-        f"{escape(under)}. {escape(say('explorer.roots'))}</div>"
+        f"{escape(under)}</div>"
     )
 
 

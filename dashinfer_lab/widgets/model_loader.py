@@ -51,14 +51,14 @@ class ModelLoader(View):
     def fit(self) -> Fit | None:
         """What the model needs and what is free; None for one that is not on this machine."""
         path = path_here(self.model)
-        threads = self._options.get("threads")
-        return None if path is None else fit_of(path, self.weights, threads)
+        return path and fit_of(path, self.weights, self._options.get("threads"))
 
     def choose(self, *, model: str | None = None, weights: str | None = None) -> ModelLoader:
         """Look at another model or scheme, as the controls do; loads nothing."""
-        self.model, self.weights = model or self.model, weights or self.weights
-        self._said = ""
-        self.redraw()
+        chosen = (model or self.model, weights or self.weights)
+        if chosen != (self.model, self.weights):
+            (self.model, self.weights), self._said = chosen, ""
+            self.redraw()
         return self
 
     def load(self) -> LLM:
@@ -97,7 +97,7 @@ class ModelLoader(View):
     def _controls(self) -> list[Any]:
         from ipywidgets import Text
 
-        model = Text(self.model, continuous_update=False)
+        model = self.bound["model"] = Text(self.model, continuous_update=False)
         observed(model, lambda new: self.choose(model=new), self.say("loader.model"))
         label, names = self.say("loader.weights"), list(dict.fromkeys([self.weights, *_WEIGHTS]))
         weights = dropdown(label, names, self.weights, lambda new: self.choose(weights=new))

@@ -55,8 +55,9 @@ class ProfileDashboard(View):
     def show(self, kind: str) -> ProfileDashboard:
         """Turn to a table or picture, as the buttons do. Raises `ConfigError` naming them."""
         require("kind", kind, KINDS)
-        self.kind = kind
-        self.redraw()
+        if kind != self.kind:
+            self.kind = kind
+            self.redraw()
         return self
 
     def run(self, prompt: str = _DEFAULT_PROMPT, tokens: int = 32) -> OpProfile:
@@ -89,7 +90,7 @@ class ProfileDashboard(View):
 
         say = self.say
         kinds = [(say(f"profile.{kind}"), kind) for kind in KINDS]
-        turn = toggles(kinds, self.kind, self.show, 92)
+        turn = self.bound["kind"] = toggles(kinds, self.kind, self.show, 92)
         if self._llm is None:
             return [turn, self.picture]
         self._prompt = Text(_DEFAULT_PROMPT, description=say("profile.prompt"))

@@ -67,8 +67,9 @@ class QuantisationExplorer(View):
                 f"{', '.join(self.kinds)}, layers {self.layers[0]} to {self.layers[-1]}, groups "
                 f"{', '.join(map(str, GROUP_SIZES))}"
             )
-        (self.kind, self.layer), self.group_size = key, size
-        self.redraw()
+        if (self.kind, self.layer, self.group_size) != (*key, size):
+            (self.kind, self.layer), self.group_size = key, size
+            self.redraw()
         return self
 
     def __repr__(self) -> str:
@@ -77,14 +78,11 @@ class QuantisationExplorer(View):
 
     def _controls(self) -> list[Any]:
         say, choose = self.say, self.choose
-        return [
-            toggles(GROUP_SIZES, self.group_size, lambda new: choose(group_size=new), 56),
-            row(
-                dropdown(say("explorer.kind"), self.kinds, self.kind, lambda n: choose(kind=n)),
-                slider(say("explorer.layer"), self.layers, self.layer, lambda n: choose(layer=n)),
-            ),
-            self.picture,
-        ]
+        sizes = toggles(GROUP_SIZES, self.group_size, lambda n: choose(group_size=n), 56)
+        kind = dropdown(say("explorer.kind"), self.kinds, self.kind, lambda n: choose(kind=n))
+        layer = slider(say("explorer.layer"), self.layers, self.layer, lambda n: choose(layer=n))
+        self.bound.update(group_size=sizes, kind=kind, layer=layer)
+        return [sizes, row(kind, layer), self.picture]
 
     def _body(self) -> str:
         errors, sample = self.errors(), self._samples[self.kind, self.layer]

@@ -39,7 +39,7 @@ _RULES: Final = """
   var(--dl-rule);background:none}
 .dl-view tr{background:none!important}
 .dl-view td:first-child,.dl-view th:first-child{text-align:left}
-.dl-facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:10px 18px;
+.dl-facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:10px 14px;
   margin:4px 0 8px}
 .dl-facts b{display:block;font-size:18px;font-weight:600;font-variant-numeric:tabular-nums}
 .dl-facts span{opacity:.68;font-size:12px}

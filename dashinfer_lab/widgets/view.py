@@ -27,6 +27,7 @@ class View(ABC):
             raise ConfigError(f'lang={lang!r:.80} is not spoken: it is "en" or "zh"')
         self.lang: Final[Language] = lang or default_language()
         self._title: Final = title
+        self.bound: Final[dict[str, Any]] = {}
 
     @cached_property
     def widget(self) -> Any:
@@ -56,8 +57,10 @@ class View(ABC):
         return "widget" in self.__dict__
 
     def redraw(self) -> None:
-        """Draw what there is now, on the widget where there is one."""
+        """Draw what there is now, and set the controls to it, where there is a widget."""
         if self.live:
+            for attribute, control in self.bound.items():
+                control.value = getattr(self, attribute)
             self.picture.value = self._live()
 
     @property

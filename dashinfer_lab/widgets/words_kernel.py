@@ -59,7 +59,7 @@ PROFILE: Final[dict[str, tuple[str, str]]] = {
     "profile.timeline": ("timeline", "时间线"),
     "profile.requests": ("requests", "请求"),
     "profile.memory": ("memory", "内存"),
-    "profile.comparison": ("before, after", "前后对比"),
+    "profile.comparison": ("compare", "对比"),
     "profile.no_plot": (
         "Pictures need matplotlib and a step: pip install 'dashinfer-lab[notebook]'.",
         "绘图需要 matplotlib 和至少一步记录：pip install 'dashinfer-lab[notebook]'。",

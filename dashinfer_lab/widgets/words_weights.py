@@ -42,17 +42,17 @@ LOADER: Final[dict[str, tuple[str, str]]] = {
 EXPLORER: Final[dict[str, tuple[str, str]]] = {
     "explorer.title": ("What quantising costs", "量化的代价"),
     "explorer.intro": (
-        "Error of each matrix as u8 in groups of {group}: |W − Q(W)| / |W|, root mean squares of "
+        "Error of each matrix as u8, group size {group}: |W − Q(W)| / |W|, root mean squares of "
         "{rows} rows.",
-        "各矩阵以 u8、每组 {group} 个权重量化的误差：|W − Q(W)| / |W|，取 {rows} 行的均方根。",
+        "各矩阵以 u8（组大小 {group}）量化的误差：|W − Q(W)| / |W|，取 {rows} 行的均方根。",
     ),
     "explorer.range": (
         "Blue {low:.3%} to orange {high:.3%}. The worst is {worst}.",
         "蓝色 {low:.3%}，橙色 {high:.3%}。误差最大的是 {worst}。",
     ),
     "explorer.stored": (
-        "The checkpoint stores {kinds}: what was lost before is not in these figures.",
-        "检查点以 {kinds} 存储，此前已有的损失不计入这些数字。",
+        "The weights are stored as {kinds}: what was lost before is not in these figures.",
+        "权重以 {kinds} 存储，此前已有的损失不计入这些数字。",
     ),
     "explorer.layer": ("Layer", "层"),
     "explorer.kind": ("Matrix", "矩阵"),
@@ -60,16 +60,14 @@ EXPLORER: Final[dict[str, tuple[str, str]]] = {
     "explorer.weights": ("Weights of {name}", "{name} 的权重分布"),
     "explorer.errors": ("Errors W − Q(W)", "误差 W − Q(W)"),
     "explorer.steps": (
-        "median step {step:.2e}, range {low:.3g} to {high:.3g}",
-        "量化步长中位数 {step:.2e}，取值范围 {low:.3g} 至 {high:.3g}",
+        "median step {step:.2e} · range {low:.3g} to {high:.3g} · "
+        "heights are square roots, so that the tails show",
+        "量化步长中位数 {step:.2e} · 取值范围 {low:.3g} 至 {high:.3g} · "
+        "高度为计数的平方根，以便看清尾部",
     ),
     "explorer.sizes": ("What the group size does to {name}", "组大小对 {name} 的影响"),
     "explorer.error_head": ("error", "误差"),
     "explorer.bits_head": ("bits a weight", "每权重比特"),
     "explorer.step_head": ("median step", "步长中位数"),
     "explorer.size_head": ("of bf16", "相对 bf16"),
-    "explorer.roots": (
-        "Heights are square roots, so that the tails show.",
-        "高度为计数的平方根，以便看清尾部。",
-    ),
 }

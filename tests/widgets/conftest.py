@@ -33,7 +33,7 @@ def tiny(tiny_directory: Path) -> Iterator[LLM]:
 @pytest.fixture(scope="session")
 def profile(tiny: LLM) -> OpProfile:
     with tiny.profiling() as recorder:
-        tiny.generate([PROMPT], PARAMS)
+        tiny.generate([{**PROMPT, "cache_salt": "profile"}], PARAMS)
     return OpProfile.of(recorder, Roof(20.0, 18.0, 100.0, 1, "made-up"))
 
 

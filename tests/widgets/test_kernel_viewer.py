@@ -57,6 +57,18 @@ def test_the_controls_choose_kernel_variant_and_view(tiny: LLM) -> None:
     view.close()
 
 
+def test_the_controls_follow_what_is_chosen_by_a_call(tiny: LLM) -> None:
+    view = KernelViewer(tiny, lang="en")
+    pickers, turn, _ = view.widget.children[1:]
+
+    view.choose(kernel="attention", view="ir", isa="avx2")
+
+    assert [each.value for each in pickers.children] == ["attention", view.variant, "avx2"]
+    assert turn.value == "ir"
+    assert "define" in view.picture.value
+    view.close()
+
+
 def test_a_call_costs_what_the_profile_counts(tiny: LLM) -> None:
     view = KernelViewer(tiny, lang="en").choose(kernel="rope_append")
     config = tiny.config

@@ -11,6 +11,8 @@ from dashinfer_lab.errors import ConfigError, RequestError
 from dashinfer_lab.profiling import OpProfile
 from tests.widgets.conftest import PARAMS, PROMPT
 
+UNSEEN = {**PROMPT, "cache_salt": "profiled cell"}
+
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
@@ -61,7 +63,7 @@ def test_profile_runs_the_cell_and_shows_where_its_time_went(
     display = pytest.importorskip("IPython.display")
     shown: list[Any] = []
     monkeypatch.setattr(display, "display", shown.append)
-    shell.user_ns.update(llm=tiny, PROMPT=PROMPT, PARAMS=PARAMS)
+    shell.user_ns.update(llm=tiny, PROMPT=UNSEEN, PARAMS=PARAMS)
     saved = tmp_path / "trace.json"
 
     shell.run_cell_magic(

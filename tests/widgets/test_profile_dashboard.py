@@ -28,6 +28,17 @@ def test_each_button_shows_its_table_or_picture(profile: OpProfile) -> None:
     view.close()
 
 
+def test_the_buttons_follow_what_is_shown_by_a_call(profile: OpProfile) -> None:
+    view = ProfileDashboard(profile, lang="en")
+    turn = view.widget.children[1]
+
+    view.show("timeline")
+
+    assert turn.value == "timeline"
+    assert "data:image/png" in view.picture.value
+    view.close()
+
+
 def test_the_fallback_has_table_and_roofline(profile: OpProfile) -> None:
     html = ProfileDashboard(profile, lang="en").html
 

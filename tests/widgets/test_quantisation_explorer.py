@@ -69,10 +69,21 @@ def test_choosing_a_group_size_or_matrix_draws_it(tiny: LLM) -> None:
     after = view.picture.value
     kind.value, layer.value = "up_proj", 1
 
-    assert "groups of 64" in before
-    assert "groups of row" in after
+    assert "group size 64" in before
+    assert "group size row" in after
     assert "Weights of model.layers.1.mlp.up_proj.weight" in view.picture.value
     assert (view.kind, view.layer, view.group_size) == ("up_proj", 1, "row")
+    view.close()
+
+
+def test_the_controls_follow_what_is_chosen_by_a_call(tiny: LLM) -> None:
+    view = QuantisationExplorer(tiny, lang="en")
+    sizes, pickers, _ = view.widget.children[1:]
+
+    view.choose(group_size=512, kind="o_proj", layer=1)
+
+    assert [sizes.value, *(each.value for each in pickers.children)] == [512, "o_proj", 1]
+    assert "mlp" not in view.picture.value.partition("Weights of")[2].partition("</b>")[0]
     view.close()
 
 
