@@ -76,6 +76,7 @@ def test_it_runs_from_top_to_bottom_wherever_it_lies(
     nbclient = pytest.importorskip("nbclient")
     monkeypatch.setenv("DASHINFER_LAB_EMBEDDED", str(embedded_gguf))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(path.parents[1]), *sys.path]))
+    monkeypatch.setenv("MODELSCOPE_ENDPOINT", "http://127.0.0.1:9")
     for name in JUPYTER_FOLDERS:
         monkeypatch.setenv(name, str(tmp_path / name))
     workspace = tmp_path / "mnt" / "workspace"
