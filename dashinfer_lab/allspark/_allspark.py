@@ -45,6 +45,9 @@ class AsStatus(enum.IntEnum):
     ALLSPARK_DEPRECATED = 20
     ALLSPARK_STREAMING = 200
 
+    def __str__(self) -> str:
+        return f"AsStatus.{self.name}"
+
 
 class GenerateRequestStatus(enum.IntEnum):
     """How far a request is; GenerateInterrupted is one that was stopped."""
@@ -55,6 +58,9 @@ class GenerateRequestStatus(enum.IntEnum):
     GenerateFinished = 3
     GenerateInterrupted = 4
     InternalError = 5
+
+    def __str__(self) -> str:
+        return f"GenerateRequestStatus.{self.name}"
 
 
 class TargetDevice(enum.Enum):
