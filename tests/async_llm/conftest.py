@@ -14,7 +14,8 @@ from tests.hub.tiny_models import write_gguf
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("async") / "tiny.gguf"
-    write_gguf(path)
+    # So long that no answer ends before it is left.
+    write_gguf(path, context_length=8192)
     return path
 
 

@@ -23,7 +23,7 @@ from dashinfer_lab.errors import EngineClosedError, RequestError
 
 PROMPT = {"prompt_token_ids": [1, 7, 9]}
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
-LONG = SamplingParams(temperature=0, max_tokens=120, ignore_eos=True)
+LONG = SamplingParams(temperature=0, max_tokens=8000, ignore_eos=True)
 
 
 def expected(engine: AsyncLLM, params: SamplingParams = GREEDY) -> list[int]:
@@ -175,8 +175,7 @@ def test_who_leaves_cancels_in_the_engine(
         await settled(engine)
         return engine.llm.engine.stats().num_decode_tokens - before
 
-    # A walk of several tokens may be under way each time; all five would have been 5 · 119.
-    assert run(cell()) < 5 * 119
+    assert run(cell()) < 5 * 7999  # what the five would have drawn
 
 
 def test_a_stream_that_is_dropped_unread_never_begins(engine: AsyncLLM) -> None:
@@ -230,7 +229,7 @@ def test_a_loop_that_ended_harms_no_one(engine: AsyncLLM) -> None:
     ("prompt", "params"),
     [
         ({"prompt_token_ids": []}, GREEDY),
-        ({"prompt_token_ids": [1] * 200}, GREEDY),
+        ({"prompt_token_ids": [1] * 9000}, GREEDY),
         ({"prompt": None}, GREEDY),
         ([], GREEDY),
     ],
@@ -270,7 +269,7 @@ async def shut_down_meanwhile(engine: AsyncLLM) -> None:
 
 def test_shutting_down_ends_open_iterations_with_the_reason(tiny: Path) -> None:
     async def cell() -> None:
-        args = AsyncEngineArgs(model=tiny, weights="fp32", threads=1, max_model_len=128)
+        args = AsyncEngineArgs(model=tiny, weights="fp32", threads=1, max_model_len=8192)
         engine = AsyncLLMEngine.from_engine_args(args)
         await engine.check_health()
         assert engine.is_running
@@ -285,9 +284,12 @@ def test_shutting_down_ends_open_iterations_with_the_reason(tiny: Path) -> None:
 
 
 def test_without_parameters_an_answer_may_take_the_rest(engine: AsyncLLM) -> None:
-    *_, last = engine.generate(PROMPT)
+    for output in engine.generate(PROMPT):
+        answer = output.outputs[0]
+        if len(answer.token_ids) > 16:
+            break
 
-    assert len(last.outputs[0].token_ids) > 16 or last.outputs[0].finish_reason == "stop"
+    assert len(answer.token_ids) > 16 or answer.finish_reason == "stop"
 
 
 def test_a_synchronous_engine_is_no_other_model(engine: AsyncLLM) -> None:

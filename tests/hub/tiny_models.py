@@ -107,12 +107,13 @@ def write_gguf(
     architecture: str = "llama",
     pre: str = "smollm",
     tokenizer: bool = True,
+    context_length: int = 128,
     extra: dict[str, np.ndarray[Any, Any]] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Write a tiny GGUF file with matrices stored as `kind`; return the weights before that."""
     writer = GGUFWriter(path, architecture)
     writer.add_license("mit")
-    writer.add_context_length(128)
+    writer.add_context_length(context_length)
     writer.add_embedding_length(HIDDEN)
     writer.add_feed_forward_length(INNER)
     writer.add_block_count(LAYERS)
