@@ -222,6 +222,7 @@ _ERRORS_ZH = {
     "EngineError": "引擎无法服务",
     "EngineClosedError": "引擎已关闭",
     "EngineBusyError": "引擎队列已满",
+    "DeadlineError": "请求超过期限而终止，其他请求继续",
     "NonFiniteError": "请求遇到 NaN 或无穷大而终止，其他请求继续",
     "SamplingError": "请求已无可选的词元而终止，其他请求继续",
     "JitKernelsError": "无法为本机编译或运行内核",

@@ -76,6 +76,11 @@ def test_a_converted_directory_runs_like_its_source(shell: Shell, tmp_path: Path
     assert str(target) in again.err
 
 
+def _remarks(said: str) -> list[str]:
+    """Lines on stderr, but for the one that a busy machine adds."""
+    return [line for line in said.splitlines() if not line.startswith("other programs keep")]
+
+
 def _chat(*options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
@@ -99,7 +104,7 @@ def test_a_chat_through_a_pipe_remembers_what_was_said() -> None:
         out, said = running.communicate(f"{QUESTION}\nWhy?\n")
 
     turns = json.loads(out)["turns"]
-    assert (running.returncode, said) == (0, "")
+    assert (running.returncode, _remarks(said)) == (0, [])
     assert "Paris" in turns[0]["text"]
     assert turns[1]["prompt_tokens"] > turns[0]["prompt_tokens"] + turns[0]["completion_tokens"]
 
@@ -185,4 +190,4 @@ def test_an_interrupt_while_streaming_ends_cleanly() -> None:
 
     assert first
     assert running.returncode == 130
-    assert said.splitlines()[1:] == ["error: interrupted"]
+    assert _remarks(said)[1:] == ["error: interrupted"]
