@@ -71,8 +71,9 @@ class LLM:
 
     model: directory of a checkpoint or a converted model, GGUF file, a hub's id, an embedded
     model's name, or a transformers model in memory.  tokenizer: the last one's tokenizer.
-    weights: "fp32", "bf16", "a16w8" or "a16w8:G"; "auto" takes a16w8 but for the smallest models,
-    see `weights_reason`. A checkpoint is converted once, into the cache.
+    weights: "fp32", "bf16", "a16w8", "a16w4", or with a group size "a16w8:G", "a16w4:G"; "auto"
+    takes a16w8 but for the smallest models, see `weights_reason`. A checkpoint is converted once,
+    into the cache.
     threads: None derives them from affinity, quota and cores.
     kv_cache_dtype: "fp32", which "auto" takes.  context_length, max_batch_tokens, kv_cache_bytes:
     see `LoadOptions`.  engine: see `EngineOptions`.

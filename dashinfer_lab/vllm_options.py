@@ -108,7 +108,7 @@ class LoadArguments(NamedTuple):
         if name not in _WEIGHTS:
             raise ConfigError(
                 f"dtype={dtype!r:.80} is not possible: it is one of {', '.join(_WEIGHTS)}; for "
-                'weights of 8 bits give weights="a16w8"'
+                'weights of 8 or 4 bits give weights="a16w8" or "a16w4"'
             )
         scheme = _WEIGHTS[name]
         if scheme is None:

@@ -18,7 +18,9 @@ Model = Annotated[
 ]
 Weights = Annotated[
     str,
-    typer.Option(help="fp32, bf16 or a16w8; a16w8:32 … a16w8:512 or a16w8:row set the group size."),
+    typer.Option(
+        help="fp32, bf16, a16w8 or a16w4; a16w8:32 … a16w8:512 or a16w8:row set the group size."
+    ),
 ]
 KvCacheDtype = Annotated[str, typer.Option(help="Format of cached keys and values: fp32.")]
 Threads = Annotated[

@@ -29,7 +29,7 @@ __all__ = [
     "is_artifact",
 ]
 
-FORMAT_VERSION: Final = (1, 1)  # 1.1: scaled rotary positions in the configuration
+FORMAT_VERSION: Final = (1, 2)  # 1.1: scaled rotary positions; 1.2: weights of 4 bits
 GRAPH_FILE = "model.dimodel"
 WEIGHTS_FILE = "model.ditensors"
 

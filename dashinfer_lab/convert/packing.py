@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.errors import ConversionError
 from dashinfer_lab.graph import WeightDeclaration
-from dashinfer_lab.quantize import ScaleType, quantize_rows
+from dashinfer_lab.quantize import GROUPED_BITS, ScaleType, quantize_rows
 from jit_kernels.panels import (
     PANEL_WIDTH,
     from_bf16,
     pack_bf16,
     pack_f32,
     pack_groups,
+    pack_u4,
     pack_u8,
     to_bf16,
 )
@@ -85,7 +86,7 @@ def _pack_part(
     weight: WeightDeclaration, rows: NDArray[Any], first_row: int, scale_type: ScaleType
 ) -> PackedBlock | None:
     values = as_float32(rows)
-    if weight.format == "u8":
+    if weight.format in GROUPED_BITS:
         return _quantize_part(weight, values, first_row, scale_type)
     require_finite(weight.name, values, first_row)
     if weight.format == "f32":
@@ -100,12 +101,14 @@ def _quantize_part(
     weight: WeightDeclaration, values: NDArray[np.float32], first_row: int, scale_type: ScaleType
 ) -> PackedBlock | None:
     try:
-        quantized = quantize_rows(values, weight.group_size, scale_type)
+        bits = GROUPED_BITS[weight.format]
+        quantized = quantize_rows(values, weight.group_size, scale_type, bits)
     except ConversionError as error:
         require_finite(weight.name, values, first_row)
         raise ConversionError(f"tensor {weight.name!r}: {error}") from error
     if quantized is None:
         return None
+    pack = pack_u8 if weight.format == "u8" else pack_u4
     return PackedBlock(
-        pack_u8(quantized.codes), pack_groups(quantized.scale), pack_groups(quantized.minimum)
+        pack(quantized.codes), pack_groups(quantized.scale), pack_groups(quantized.minimum)
     )

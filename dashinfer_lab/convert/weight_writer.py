@@ -22,12 +22,12 @@ from dashinfer_lab.convert.packing import as_float32, pack_block, require_finite
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.graph import ModelGraph, WeightDeclaration
 from dashinfer_lab.hub.checkpoint import Checkpoint
-from dashinfer_lab.quantize import ScaleType
+from dashinfer_lab.quantize import GROUPED_BITS, ScaleType
 from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["ConversionProgress", "Progress", "WeightWriter"]
 
-_STORED: Final = {"f32": "F32", "bf16": "BF16", "u8": "U8"}
+_STORED: Final = {"f32": "F32", "bf16": "BF16", "u8": "U8", "u4": "U8"}
 _SCALE_TYPES: Final[tuple[tuple[ScaleType, str], ...]] = ((np.float16, "F16"), (np.float32, "F32"))
 _COPY_BYTES = 1 << 20
 
@@ -87,7 +87,7 @@ class WeightWriter:
         for spool, part in zip(self.spools, ("scale", "minimum"), strict=True):
             spool.seek(0)
             for weight in matrices:
-                if weight.format == "u8":
+                if weight.format in GROUPED_BITS:
                     self._write_groups(weight, part, group_types[weight.name], spool)
         for weight in graph.weights:
             if not weight.is_matrix:

@@ -33,7 +33,7 @@ EXPECTED: Final = (DashInferLabError, JitKernelsError, OSError, MemoryError)
 SHOWN: Final = {"temperature": 0.7, "top_p": 0.95, "top_k": 0}
 """Sampling options with a control, and where it stands unless the model states another value."""
 
-SCHEMES: Final = ("auto", "fp32", "bf16", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row")
+SCHEMES: Final = ("auto", "fp32", "bf16", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row", "a16w4")
 """Schemes the pickers offer."""
 
 

@@ -16,15 +16,20 @@ from dashinfer_lab.graph.functions import DOMAIN, OPSET
 from dashinfer_lab.graph.model_graph import ModelGraph
 from dashinfer_lab.graph.rope import rotary_table
 from dashinfer_lab.graph.weights import FusedRows, WeightDeclaration
-from dashinfer_lab.quantize import Scheme, WeightRole, group_length
+from dashinfer_lab.quantize import GROUPED_BITS, Scheme, WeightRole, group_length
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["GraphBuilder", "Value"]
 
-_UNPACK = {"f32": "UnpackPanelsF32", "bf16": "UnpackPanelsBF16", "u8": "InstantDequantize"}
-_PANEL_TYPE = {"f32": "FLOAT", "bf16": "BFLOAT16", "u8": "UINT8"}
+_UNPACK = {
+    "f32": "UnpackPanelsF32",
+    "bf16": "UnpackPanelsBF16",
+    "u8": "InstantDequantize",
+    "u4": "InstantDequantizeU4",
+}
+_PANEL_TYPE = {"f32": "FLOAT", "bf16": "BFLOAT16", "u8": "UINT8", "u4": "UINT8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +234,7 @@ class GraphBuilder:
         # The type of scale and minimum is settled when the weight is quantised.
         inputs += [self._initializer(group, "FLOAT", shapes[group]) for group in group_names]
         attributes = {"k": k, "n": n}
-        if weight.format == "u8":
+        if weight.format in GROUPED_BITS:
             attributes["group_size"] = group_length(k, weight.group_size)
         unpacked = self._node(
             _UNPACK[weight.format], f"{weight.name}.unpacked", inputs, attributes, domain=DOMAIN

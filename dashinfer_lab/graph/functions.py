@@ -30,23 +30,8 @@ _CROP = """
     weight = Slice (padded, starts, ends)
 """
 
-_BODIES = {
-    # [N/16, K, 16] -> [K, N/16, 16] -> [K, N]
-    "UnpackPanelsF32": f"""UnpackPanelsF32 <k, n> (panels) => (weight) {{
-    columns = Transpose <perm = [1, 0, 2]> (panels)
-    padded = Flatten <axis = 1> (columns)
-    {_CROP} }}""",
-    # [N/16, K/2, 16, 2] -> [K/2, 2, N/16, 16] -> [K, N]; 1 is float
-    "UnpackPanelsBF16": f"""UnpackPanelsBF16 <k, n> (panels) => (weight) {{
-    wide = Cast <to = 1> (panels)
-    columns = Transpose <perm = [1, 3, 0, 2]> (wide)
-    padded = Flatten <axis = 2> (columns)
-    {_CROP} }}""",
-    # w = q * scale + minimum; [N/16, K/4, 16, 4] -> [K, N], scale row k / group_size for row k
-    "InstantDequantize": f"""InstantDequantize <k, n, group_size> (panels, scale, minimum)
-    => (weight) {{
-    columns = Transpose <perm = [1, 3, 0, 2]> (panels)
-    codes = Flatten <axis = 2> (columns)
+# w = q * scale + minimum, scale row k / group_size for row k of the codes, [padded K, padded N].
+_SCALE = """
     steps = Cast <to = 1> (codes)
 
     group_columns_of_scale = Transpose <perm = [1, 0, 2]> (scale)
@@ -67,6 +52,43 @@ _BODIES = {
     step_rows = Gather <axis = 0> (steps, rows)
     scaled = Mul (step_rows, row_scale)
     padded = Add (scaled, row_minimum)
+"""
+
+_BODIES = {
+    # [N/16, K, 16] -> [K, N/16, 16] -> [K, N]
+    "UnpackPanelsF32": f"""UnpackPanelsF32 <k, n> (panels) => (weight) {{
+    columns = Transpose <perm = [1, 0, 2]> (panels)
+    padded = Flatten <axis = 1> (columns)
+    {_CROP} }}""",
+    # [N/16, K/2, 16, 2] -> [K/2, 2, N/16, 16] -> [K, N]; 1 is float
+    "UnpackPanelsBF16": f"""UnpackPanelsBF16 <k, n> (panels) => (weight) {{
+    wide = Cast <to = 1> (panels)
+    columns = Transpose <perm = [1, 3, 0, 2]> (wide)
+    padded = Flatten <axis = 2> (columns)
+    {_CROP} }}""",
+    # [N/16, K/4, 16, 4] -> [K/4, 4, N/16, 16] -> [K, N]
+    "InstantDequantize": f"""InstantDequantize <k, n, group_size> (panels, scale, minimum)
+    => (weight) {{
+    columns = Transpose <perm = [1, 3, 0, 2]> (panels)
+    codes = Flatten <axis = 2> (columns)
+    {_SCALE}
+    {_CROP} }}""",
+    # Bytes 0, 2, 1, 3 of a word hold its weights 0 and 1, 2 and 3, 4 and 5, 6 and 7: low bits first
+    "InstantDequantizeU4": f"""InstantDequantizeU4 <k, n, group_size> (panels, scale, minimum)
+    => (weight) {{
+    order = Constant <value_ints = [0, 2, 1, 3]> ()
+    pairs = Gather <axis = 3> (panels, order)
+    fifteen = Constant <value = uint8[1] {{15}}> ()
+    four = Constant <value = uint8[1] {{4}}> ()
+    low = BitwiseAnd (pairs, fifteen)
+    high = BitShift <direction = "RIGHT"> (pairs, four)
+    inside = Constant <value_ints = [4]> ()
+    low_of_pair = Unsqueeze (low, inside)
+    high_of_pair = Unsqueeze (high, inside)
+    both = Concat <axis = 4> (low_of_pair, high_of_pair)
+    columns = Transpose <perm = [1, 3, 4, 0, 2]> (both)
+    codes = Flatten <axis = 3> (columns)
+    {_SCALE}
     {_CROP} }}""",
     # [B, S, H * D] -> [B, S, H, D], normalised along D by one weight [D] for all heads, and back
     "RMSNormPerHead": """RMSNormPerHead <num_heads, epsilon> (x, weight) => (y) {

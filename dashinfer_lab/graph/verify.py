@@ -39,6 +39,7 @@ OPERATORS: dict[tuple[str, str], OperatorRule] = {
     (DOMAIN, "UnpackPanelsF32"): OperatorRule(1, attributes=("k", "n")),
     (DOMAIN, "UnpackPanelsBF16"): OperatorRule(1, attributes=("k", "n")),
     (DOMAIN, "InstantDequantize"): OperatorRule(3, attributes=("k", "n", "group_size")),
+    (DOMAIN, "InstantDequantizeU4"): OperatorRule(3, attributes=("k", "n", "group_size")),
 }
 
 

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from dashinfer_lab.quantize import GroupSize, WeightFormat, WeightRole, group_shape, panel_shape
+from dashinfer_lab.quantize import (
+    GROUPED_BITS,
+    GroupSize,
+    WeightFormat,
+    WeightRole,
+    group_shape,
+    panel_shape,
+)
 
 __all__ = ["FusedRows", "StoredTensor", "WeightDeclaration"]
 
@@ -89,7 +96,7 @@ class WeightDeclaration:
             return {self.name: self.shape}
         n, k = self.shape
         shapes = {self.name: panel_shape(n, k, self.format)}
-        if self.format == "u8":
+        if self.format in GROUPED_BITS:
             shapes[f"{self.name}.scale"] = group_shape(n, k, self.group_size)
             shapes[f"{self.name}.minimum"] = group_shape(n, k, self.group_size)
         return shapes

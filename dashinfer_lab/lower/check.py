@@ -14,11 +14,17 @@ from dashinfer_lab.errors import ArtifactError
 from dashinfer_lab.graph import StoredTensor
 from dashinfer_lab.lower.calls import LOGITS
 from dashinfer_lab.lower.ops import Op, Weight
-from dashinfer_lab.quantize import GROUP_SIZES, GroupSize, group_shape, panel_shape
+from dashinfer_lab.quantize import (
+    GROUP_SIZES,
+    GROUPED_BITS,
+    GroupSize,
+    group_shape,
+    panel_shape,
+)
 
 __all__ = ["check_sizes"]
 
-_PANEL_TYPES = {"f32": "F32", "bf16": "BF16", "u8": "U8"}
+_PANEL_TYPES = {"f32": "F32", "bf16": "BF16", "u8": "U8", "u4": "U8"}
 _IDS = "input_ids"
 
 
@@ -80,6 +86,8 @@ class _Checker:
     def _embedding(self, op: Op) -> int:
         weight: Weight = op["weight"]
         self._matrix(op, weight)
+        if weight.format == "u4":
+            _refuse(op, "looks up rows of 4-bit weights, which no kernel reads")
         if op.inputs != (_IDS,) or weight.n != self._config.vocab_size:
             _refuse(op, f"looks up {op.inputs} in {weight.n} rows")
         return weight.k
@@ -121,7 +129,7 @@ class _Checker:
             _refuse(op, f"has a weight of {weight.k} rows and {weight.n} columns")
         panels = panel_shape(weight.n, weight.k, weight.format)
         self._require(op, weight.panels, panels, (_PANEL_TYPES[weight.format],))
-        if weight.format != "u8":
+        if weight.format not in GROUPED_BITS:
             return
         size = weight.group_size
         if size not in GROUP_SIZES and size != weight.k:

@@ -29,7 +29,7 @@ class Weight:
     """A matrix W[k, n] in panels: the tensors that hold it, by name."""
 
     panels: str
-    format: Literal["f32", "bf16", "u8"]
+    format: Literal["f32", "bf16", "u8", "u4"]
     k: int
     n: int
     group_size: int = 0

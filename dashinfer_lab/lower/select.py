@@ -23,7 +23,7 @@ from dashinfer_lab.lower.plan import (
 from dashinfer_lab.lower.select_attention import select_attention, select_rope_append
 from dashinfer_lab.lower.select_prepare import Preparer
 from dashinfer_lab.lower.views import assign_views, padded, value_widths
-from dashinfer_lab.quantize import GROUP_SIZES
+from dashinfer_lab.quantize import GROUP_SIZES, GROUPED_BITS
 from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["Selection", "select_kernels"]
@@ -133,7 +133,7 @@ class _Selector:
         first = weights[0]
         rows: RowsOf = "num_logit_rows" if LOGITS in op.outputs else "num_tokens"
         group = _activation_group(first)
-        form = "i16" if first.format == "u8" else "f32"
+        form = "i16" if first.format in GROUPED_BITS else "f32"
         prepared = self._preparer.prepare(op, form, first.k, group, rows)
         widths = tuple(padded(weight.n) for weight in weights)
         biases = tuple(bias for bias in op["biases"] if bias is not None)
@@ -153,7 +153,7 @@ class _Selector:
             "has_bias": bool(biases),
             "has_residual": residual is not None,
         }
-        if first.format == "u8":
+        if first.format in GROUPED_BITS:
             constants |= {"group": group, "scale_format": self._scale_format(first)}
         self._calls.write(
             f"linear_{first.format}",
@@ -194,7 +194,7 @@ def _activation_group(weight: Weight) -> int:
 
     The weight's group, at most 256; a whole row, whatever its length, is cut every 256.
     """
-    if weight.format != "u8":
+    if weight.format not in GROUPED_BITS:
         return 0
     if weight.group_size not in GROUP_SIZES:
         return _LARGEST_ACTIVATION_GROUP

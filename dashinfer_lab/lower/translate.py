@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["translate"]
 
-_WEIGHT_FORMATS = {"UnpackPanelsF32": "f32", "UnpackPanelsBF16": "bf16", "InstantDequantize": "u8"}
+_WEIGHT_FORMATS = {
+    "UnpackPanelsF32": "f32",
+    "UnpackPanelsBF16": "bf16",
+    "InstantDequantize": "u8",
+    "InstantDequantizeU4": "u4",
+}
 _LAYER = re.compile(r"\.layers\.(\d+)\.")
 
 

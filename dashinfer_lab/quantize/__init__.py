@@ -10,6 +10,7 @@ from dashinfer_lab.quantize.instant import (
 from dashinfer_lab.quantize.layout import ELEMENT_BYTES, group_length, group_shape, panel_shape
 from dashinfer_lab.quantize.scheme import (
     GROUP_SIZES,
+    GROUPED_BITS,
     GroupSize,
     Scheme,
     WeightFormat,
@@ -18,6 +19,7 @@ from dashinfer_lab.quantize.scheme import (
 
 __all__ = [
     "ELEMENT_BYTES",
+    "GROUPED_BITS",
     "GROUP_SIZES",
     "GroupSize",
     "QuantizedRows",

@@ -1,4 +1,4 @@
-"""InstantQuant: q = round((w - min) / scale), scale = (max - min) / 255, per group along K.
+"""InstantQuant: q = round((w - min) / scale), scale = (max - min) / (2**bits - 1), by groups of K.
 
 Pure array functions over blocks of rows of [N, K]; knows nothing of files, names or panels.
 """
@@ -19,7 +19,6 @@ __all__ = ["QuantizedRows", "ScaleType", "dequantize", "fits_float16", "quantize
 
 ScaleType = type[np.float16] | type[np.float32]
 
-_LEVELS = 255
 _TINY = np.finfo(np.float32).smallest_subnormal
 _LARGE = float(np.finfo(np.float32).max)
 
@@ -31,7 +30,7 @@ _ALLOWED_STEPS = np.float64(1 / 2 + 1 / 8)
 class QuantizedRows:
     """Rows of a weight as w = codes * scale + minimum.
 
-    `codes` is uint8 [N, K]; `scale` and `minimum` are [N, G] of one dtype.
+    `codes` is uint8 [N, K], below 2**bits; `scale` and `minimum` are [N, G] of one dtype.
     """
 
     codes: NDArray[np.uint8]
@@ -40,21 +39,23 @@ class QuantizedRows:
 
 
 def quantize_rows(
-    rows: NDArray[np.float32], group_size: GroupSize | int, scale_type: ScaleType
+    rows: NDArray[np.float32], group_size: GroupSize | int, scale_type: ScaleType, bits: int = 8
 ) -> QuantizedRows | None:
     """Quantise [N, K] rows, codes chosen against the scale and minimum as they are stored.
 
-    Returns None where `scale_type` is float16 and too coarse for some group: see `fits_float16`.
+    A code has at most 8 `bits`. Returns None where `scale_type` is float16 and too coarse for some
+    group: see `fits_float16`.
     Raises ConversionError for weights that are not finite or span more than float32 holds.
     """
-    length = group_length(rows.shape[1], group_size)
+    length, steps = group_length(rows.shape[1], group_size), (1 << bits) - 1
     low, high = _extremes(rows, length)
-    scale = _scale(low, high)
-    if scale_type is np.float16 and not fits_float16(low, high, scale):
+    scale = _scale(low, high, steps)
+    if scale_type is np.float16 and not fits_float16(low, high, scale, steps):
         return None
     with np.errstate(under="ignore"):
         stored_scale, stored_low = scale.astype(scale_type), low.astype(scale_type)
-    codes = _codes(rows, length, stored_scale.astype(np.float32), stored_low.astype(np.float32))
+    grid = stored_scale.astype(np.float32), stored_low.astype(np.float32)
+    codes = _codes(rows, length, *grid, steps)
     return QuantizedRows(codes, stored_scale, stored_low)
 
 
@@ -68,7 +69,7 @@ def dequantize(quantized: QuantizedRows, group_size: GroupSize | int) -> NDArray
 
 
 def fits_float16(
-    low: NDArray[np.float32], high: NDArray[np.float32], scale: NDArray[np.float32]
+    low: NDArray[np.float32], high: NDArray[np.float32], scale: NDArray[np.float32], steps: int
 ) -> bool:
     """Say whether float16 scale and minimum add at most 1/8 step to the error in every group.
 
@@ -79,7 +80,7 @@ def fits_float16(
         rounded_scale = scale.astype(np.float16).astype(np.float64)
         rounded_low = low.astype(np.float16).astype(np.float64)
         error = np.maximum(rounded_scale / 2, np.abs(rounded_low - low))
-        np.maximum(error, high - (rounded_low + _LEVELS * rounded_scale), out=error)
+        np.maximum(error, high - (rounded_low + steps * rounded_scale), out=error)
     return bool(np.all(error <= _ALLOWED_STEPS * scale))
 
 
@@ -119,18 +120,18 @@ def _extremes_of_groups(
     return folded(np.minimum), folded(np.maximum)
 
 
-def _scale(low: NDArray[np.float32], high: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return (high - low) / 255 as float32, never too small to reach `high`."""
+def _scale(low: NDArray[np.float32], high: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
+    """Return (high - low) / steps as float32, never too small to reach `high`."""
     span = high.astype(np.float64) - low
     if not np.all(span <= _LARGE):  # false for NaN as well
         raise ConversionError(
             "a group holds weights that are not finite or span more than float32 can hold"
         )
-    exact = span / _LEVELS
+    exact = span / steps
     with np.errstate(under="ignore"):
         scale = exact.astype(np.float32)
     # Only among subnormal numbers can rounding lose more than a small part of a step.
-    lost = (exact - scale) * _LEVELS > scale / 2
+    lost = (exact - scale) * steps > scale / 2
     return np.where(lost, scale + _TINY, scale)
 
 
@@ -139,8 +140,9 @@ def _codes(
     length: int,
     scale: NDArray[np.float32],
     minimum: NDArray[np.float32],
+    most: int,
 ) -> NDArray[np.uint8]:
-    """Return the uint8 codes [N, K] on the grid of `scale` and `minimum`, [N, G]."""
+    """Return the codes [N, K], 0 to `most`, on the grid of `scale` and `minimum`, [N, G]."""
     n, k = rows.shape
     whole = k // length
     divisor = np.where(scale == 0, np.float32(1), scale)
@@ -155,6 +157,6 @@ def _codes(
         steps = values - minimum[:, columns, None]
         np.divide(steps, divisor[:, columns, None], out=steps)
         np.rint(steps, out=steps)
-        np.clip(steps, 0, _LEVELS, out=steps)
+        np.clip(steps, 0, most, out=steps)
         out[...] = steps.reshape(out.shape)
     return codes

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, cast, get_args
 
 from dashinfer_lab.errors import ConfigError
 
-__all__ = ["GROUP_SIZES", "GroupSize", "Scheme", "WeightFormat", "WeightRole"]
+__all__ = ["GROUPED_BITS", "GROUP_SIZES", "GroupSize", "Scheme", "WeightFormat", "WeightRole"]
 
-WeightFormat = Literal["f32", "bf16", "u8"]
+WeightFormat = Literal["f32", "bf16", "u8", "u4"]
 WeightRole = Literal["linear", "embedding", "head", "tied", "norm", "bias", "table"]
 GroupSize = Literal[32, 64, 128, 256, 512, "row"]
 
 GROUP_SIZES: tuple[GroupSize, ...] = get_args(GroupSize)
+GROUPED_BITS: Mapping[str, int] = {"u8": 8, "u4": 4}
+"""Bits of a weight in the formats that have a scale and a minimum a group."""
+
+_GROUPED_SCHEMES: Mapping[str, tuple[WeightFormat, GroupSize]] = {
+    "a16w8": ("u8", 64),
+    "a16w4": ("u4", 32),  # 4 bits lose an eighth less in groups of 32, and GGUF's blocks are theirs
+}
 
 # The logits feel the head more than any other weight, and a tied one is gathered from as well.
 _HEAD_GROUP_SIZE: GroupSize = 64
 
-_SPELLINGS = 'fp32, bf16, a16w8, a16w8:G with G of 32, 64, 128, 256, 512 or "row"'
+_SPELLINGS = 'fp32, bf16, a16w8, a16w4, a16w8:G or a16w4:G with G of 32, 64, 128, 256, 512 or "row"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +35,8 @@ class Scheme:
     """A choice of formats for a whole model.
 
     `weights` and `group_size` hold for linear weights, `head` for the output projection and an
-    embedding tied to it. Weights whose name matches a pattern of `exempt` (as in `fnmatch`) stay
-    in bfloat16.
+    embedding tied to it: u8 wherever linear weights are integers. Weights whose name matches a
+    pattern of `exempt` (as in `fnmatch`) stay in bfloat16.
     """
 
     name: str
@@ -39,7 +47,7 @@ class Scheme:
 
     @staticmethod
     def parse(text: str | Scheme) -> Scheme:
-        """Return the scheme spelled `text`, such as "a16w8" or "a16w8:128".
+        """Return the scheme spelled `text`, such as "a16w8", "a16w4" or "a16w8:128".
 
         Raises ConfigError for any other spelling.
         """
@@ -49,9 +57,10 @@ class Scheme:
         if name in ("fp32", "bf16") and not colon:
             weights: WeightFormat = "f32" if name == "fp32" else "bf16"
             return Scheme(name, weights, head=weights)
-        if name == "a16w8" and (not colon or group in map(str, GROUP_SIZES)):
-            size = cast("GroupSize", int(group) if group.isdigit() else group or 64)
-            return Scheme(name, "u8", size, head="u8")
+        if name in _GROUPED_SCHEMES and (not colon or group in map(str, GROUP_SIZES)):
+            weights, usual = _GROUPED_SCHEMES[name]
+            size = cast("GroupSize", int(group) if group.isdigit() else group or usual)
+            return Scheme(name, weights, size, head="u8")
         raise ConfigError(f"weights scheme {text!r} is unknown; it is one of {_SPELLINGS}")
 
     def format_of(self, weight: str, role: WeightRole) -> WeightFormat:
@@ -65,10 +74,10 @@ class Scheme:
         return self.weights if role == "linear" else self.head
 
     def group_size_of(self, role: WeightRole) -> GroupSize:
-        """Return the group size of a u8 weight of this role."""
+        """Return the group size of a weight of this role in u8 or u4."""
         return self.group_size if role == "linear" else _HEAD_GROUP_SIZE
 
     def __str__(self) -> str:
         """Spell the scheme; `parse` reads it back unless layers are exempt."""
-        text = f"{self.name}:{self.group_size}" if self.weights == "u8" else self.name
+        text = f"{self.name}:{self.group_size}" if self.weights in GROUPED_BITS else self.name
         return text + "".join(f"-{pattern}" for pattern in self.exempt)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelLoader"]
 
-_WEIGHTS: Final = ("auto", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row", "bf16", "fp32")
+_WEIGHTS: Final = ("auto", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row", "a16w4", "bf16", "fp32")
 
 
 class ModelLoader(View):

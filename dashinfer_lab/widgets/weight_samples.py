@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.quantize import QuantizedRows, dequantize
-from jit_kernels.panels import PANEL_WIDTH, from_bf16, unpack_bf16, unpack_f32, unpack_groups
-from jit_kernels.panels import unpack_u8 as unpacked_codes
+from jit_kernels.panels import (
+    PANEL_WIDTH,
+    from_bf16,
+    unpack_bf16,
+    unpack_f32,
+    unpack_groups,
+    unpack_u4,
+    unpack_u8,
+)
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact
@@ -103,7 +110,8 @@ def _panel(artifact: Artifact, name: str, position: int, k: int) -> NDArray[np.f
         unpack_groups(artifact.tensor(f"{name}.{part}")[only], PANEL_WIDTH)
         for part in ("scale", "minimum")
     )
-    codes = unpacked_codes(panel, PANEL_WIDTH, k)
+    four_bits = artifact.metadata["scheme"].startswith("a16w4")
+    codes = (unpack_u4 if four_bits else unpack_u8)(panel, PANEL_WIDTH, k)
     group = artifact.metadata["group_size"]
     size: Any = int(group) if group.isdigit() else "row"
     return dequantize(QuantizedRows(codes, scale, minimum), size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from dashinfer_lab.convert.converter import convert
 from dashinfer_lab.hub.gguf_checkpoint import GgufCheckpoint
+from dashinfer_lab.quantize import dequantize, quantize_rows
 from tests.convert.test_onnxruntime import Runtime, stored_weights
 from tests.model.numpy_llama import llama_logits
 
@@ -37,3 +39,29 @@ def test_the_embedded_model_answers_paris_in_onnx_runtime(
     largest = np.abs(expected).max(axis=-1, keepdims=True)
     # Both sides add in float32, over 30 layers; 1e-4 is what a forward pass is held to.
     np.testing.assert_array_less(np.abs(logits - expected) / largest, 1e-4)
+
+
+@pytest.mark.model
+def test_blocks_of_32_with_4_bits_are_reproduced_bit_for_bit_and_64_are_not(
+    embedded_gguf: Path,
+) -> None:
+    """The file's linear weights are Q4_1: 4 bits, a float16 scale and minimum each 32."""
+    with closing(GgufCheckpoint(embedded_gguf)) as checkpoint:
+        names = [name for name in checkpoint.names() if ".7." in name and "proj" in name]
+        matrices = [
+            np.asarray(checkpoint.read(name, slice(0, checkpoint.info(name).shape[0])), np.float32)
+            for name in names
+        ]
+    assert len(matrices) == 7
+    errors: dict[int, float] = {}
+    for group in (32, 64):
+        squares = 0.0
+        for rows in matrices:
+            quantized = quantize_rows(rows, group, np.float16, 4)
+            assert quantized is not None
+            squares += float(np.square(dequantize(quantized, group) - rows).sum())
+        errors[group] = (squares / sum(float(np.square(rows).sum()) for rows in matrices)) ** 0.5
+
+    assert errors[32] == 0
+    # Two blocks on one grid: 8 % of the weights' root mean square, as for any weights.
+    assert 0.05 < errors[64] < 0.1

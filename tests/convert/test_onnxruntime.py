@@ -24,7 +24,9 @@ from tests.model.numpy_llama import llama_logits
 # each of a dozen products stay far below the 1e-4 asked for.
 RELATIVE = 1e-5
 
-each_scheme = pytest.mark.parametrize("scheme", ["fp32", "bf16", "a16w8", "a16w8:32", "a16w8:row"])
+each_scheme = pytest.mark.parametrize(
+    "scheme", ["fp32", "bf16", "a16w8", "a16w8:32", "a16w8:row", "a16w4", "a16w4:row"]
+)
 
 
 def stored_weights(artifact: Artifact, shapes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
@@ -40,13 +42,15 @@ def stored_weights(artifact: Artifact, shapes: dict[str, tuple[int, ...]]) -> di
             weights[name] = panels.from_bf16(panels.unpack_bf16(stored, *shape))
         else:
             scale, minimum = (artifact.tensor(f"{name}.{part}") for part in ("scale", "minimum"))
+            is_head = name in ("lm_head.weight", "model.embed_tokens.weight")
+            four_bits = artifact.metadata["scheme"].startswith("a16w4") and not is_head
             quantized = QuantizedRows(
-                panels.unpack_u8(stored, *shape),
+                (panels.unpack_u4 if four_bits else panels.unpack_u8)(stored, *shape),
                 panels.unpack_groups(scale, shape[0]),
                 panels.unpack_groups(minimum, shape[0]),
             )
             size = artifact.metadata["group_size"]
-            group = 64 if name in ("lm_head.weight", "model.embed_tokens.weight") else size
+            group = 64 if is_head else size
             weights[name] = dequantize(quantized, "row" if group == "row" else int(group))
     return weights
 

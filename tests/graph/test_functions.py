@@ -56,21 +56,23 @@ def test_unpacking_bf16_gives_the_transposed_weight(n: int, k: int) -> None:
     np.testing.assert_array_equal(weight, panels.from_bf16(bits).T)
 
 
+@pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("group", [32, 64, "row"])
 @pytest.mark.parametrize("scale_type", [np.float16, np.float32])
 @pytest.mark.parametrize(("n", "k"), SIZES)
 def test_dequantising_gives_code_times_scale_plus_minimum(
-    n: int, k: int, scale_type: Any, group: GroupSize
+    n: int, k: int, scale_type: Any, group: GroupSize, bits: int
 ) -> None:
     rows = _gaussian(n, k).round(2)
-    quantized = quantize_rows(rows, group, np.float32)
+    quantized = quantize_rows(rows, group, np.float32, bits)
     assert quantized is not None
     inputs = {
-        "panels": panels.pack_u8(quantized.codes),
+        "panels": (panels.pack_u8 if bits == 8 else panels.pack_u4)(quantized.codes),
         "scale": panels.pack_groups(quantized.scale.astype(scale_type)),
         "minimum": panels.pack_groups(quantized.minimum.astype(scale_type)),
     }
-    weight = _run("InstantDequantize", inputs, k=k, n=n, group_size=group_length(k, group))
+    function = "InstantDequantize" if bits == 8 else "InstantDequantizeU4"
+    weight = _run(function, inputs, k=k, n=n, group_size=group_length(k, group))
 
     rounded = type(quantized)(
         quantized.codes,

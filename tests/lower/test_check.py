@@ -20,7 +20,7 @@ from dashinfer_lab.lower.translate import translate
 from tests.model.tiny_artifact import tiny_artifact, tiny_llama
 
 
-@pytest.fixture(scope="module", params=["a16w8", "bf16", "fp32"])
+@pytest.fixture(scope="module", params=["a16w8", "a16w4", "bf16", "fp32"])
 def artifact(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Artifact:
     directory = tmp_path_factory.mktemp("check") / "tiny"
     return tiny_artifact(directory, request.param, tiny_llama(attention_bias=True))
@@ -82,6 +82,17 @@ def test_groups_of_no_known_size_are_refused(tmp_path: Path, size: int) -> None:
 
     with pytest.raises(ArtifactError, match=f"groups of {size}"):
         check_sizes(changed, artifact.tensors, artifact.config)
+
+
+def test_rows_of_four_bits_are_not_looked_up(tmp_path: Path) -> None:
+    artifact = tiny_artifact(tmp_path / "tiny", "a16w4")
+    ops = translate(load_graph(artifact.graph_path, artifact.tensors))
+    first = next(op for op in ops if op.kind == "linear")["weights"][0]
+    position = next(i for i, op in enumerate(ops) if op.kind == "embedding")
+    ops[position] = ops[position].with_attributes(weight=first)
+
+    with pytest.raises(ArtifactError, match="looks up rows of 4-bit weights"):
+        check_sizes(ops, artifact.tensors, artifact.config)
 
 
 @pytest.mark.parametrize(

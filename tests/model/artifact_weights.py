@@ -16,6 +16,7 @@ from jit_kernels.panels import (
     unpack_bf16,
     unpack_f32,
     unpack_groups,
+    unpack_u4,
     unpack_u8,
 )
 
@@ -40,7 +41,8 @@ class ArtifactWeights(Mapping[str, NDArray[np.float32]]):
             return unpack_f32(stored, n)
         if stored.dtype == np.uint16:
             return from_bf16(unpack_bf16(stored, n, k))
-        codes = unpack_u8(stored, n, k).astype(np.float32)
+        four_bits = self._scheme.weights == "u4" and not _is_head(name)
+        codes = (unpack_u4 if four_bits else unpack_u8)(stored, n, k).astype(np.float32)
         return codes * self._per_weight(f"{name}.scale", n, k) + self._per_weight(
             f"{name}.minimum", n, k
         )
@@ -52,10 +54,13 @@ class ArtifactWeights(Mapping[str, NDArray[np.float32]]):
         return sum(1 for _ in self)
 
     def _per_weight(self, name: str, n: int, k: int) -> NDArray[np.float32]:
-        is_head = "embed_tokens" in name or "lm_head" in name
-        length = group_length(k, 64 if is_head else self._scheme.group_size)
+        length = group_length(k, 64 if _is_head(name) else self._scheme.group_size)
         groups = unpack_groups(self._artifact.tensor(name), n).astype(np.float32)
         return np.repeat(groups, length, axis=1)[:, :k]
+
+
+def _is_head(name: str) -> bool:
+    return "embed_tokens" in name or "lm_head" in name
 
 
 def _shape(c: ModelConfig, path: str) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from dashinfer_lab.sampling import SamplingState
 from tests.expected import load_expected
 from tests.model.tiny_artifact import tiny_artifact
 
-SCHEMES = ("fp32", "bf16", "a16w8", "a16w8:row")
+SCHEMES = ("fp32", "bf16", "a16w8", "a16w8:row", "a16w4", "a16w4:512")
 PROMPT = np.random.default_rng(5).integers(0, 331, 150).tolist()
 TARGET_PAGES = (11, 3, 8, 0, 14)
 """Out of order, so that a page table is needed to find anything."""
@@ -203,7 +203,7 @@ def test_draws_do_not_depend_on_company(artifact: Artifact) -> None:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("scheme", ["fp32", "a16w8"])
+@pytest.mark.parametrize("scheme", ["fp32", "a16w8", "a16w4"])
 def test_the_embedded_model_gives_the_same_bits(embedded_gguf: Path, scheme: str) -> None:
     (prompt,) = (p.token_ids.tolist() for p in load_expected() if p.name == "digits")
 

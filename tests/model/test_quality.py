@@ -1,4 +1,4 @@
-"""What 16-bit activations cost: a16w8 against fp32 arithmetic on the same, dequantised weights."""
+"""What 16-bit activations cost, against fp32 arithmetic on the same, dequantised weights."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ pytestmark = pytest.mark.model
 _NAMES = ("unicode", "code")
 
 
-def test_integer_activations_move_logits_by_less_than_a_thousandth(embedded_gguf: Path) -> None:
+@pytest.mark.parametrize("scheme", ["a16w8", "a16w4"])
+def test_integer_activations_move_logits_by_less_than_a_thousandth(
+    embedded_gguf: Path, scheme: str
+) -> None:
     prompts = [p.token_ids.tolist() for p in load_expected() if p.name in _NAMES]
 
-    with LLM(embedded_gguf, weights="a16w8") as llm:
+    with LLM(embedded_gguf, weights=scheme) as llm:
         logits = np.concatenate([llm.logits(p) for p in prompts])
         weights = ArtifactWeights(llm.artifact)
         reference = np.concatenate([llama_logits(llm.config, weights, p) for p in prompts])

@@ -15,9 +15,11 @@ from dashinfer_lab.quantize import GroupSize, ScaleType, dequantize, quantize_ro
 GROUPS: list[GroupSize] = [32, 64, 128, 256, 512, "row"]
 
 
-def _error_in_steps(rows: NDArray[np.float32], group: GroupSize, scale_type: ScaleType) -> float:
-    """Return the largest error, in steps of the exact (max - min) / 255 of its group."""
-    quantized = quantize_rows(rows, group, scale_type)
+def _error_in_steps(
+    rows: NDArray[np.float32], group: GroupSize, scale_type: ScaleType, bits: int = 8
+) -> float:
+    """Return the largest error, in steps of the exact range over 255 (or 15) of its group."""
+    quantized = quantize_rows(rows, group, scale_type, bits)
     assert quantized is not None
     error = np.abs(dequantize(quantized, group).astype(np.float64) - rows)
     k = rows.shape[1]
@@ -25,7 +27,7 @@ def _error_in_steps(rows: NDArray[np.float32], group: GroupSize, scale_type: Sca
     worst = 0.0
     for start in range(0, k, length):
         part = rows[:, start : start + length].astype(np.float64)
-        step = (part.max(axis=1) - part.min(axis=1)) / 255
+        step = (part.max(axis=1) - part.min(axis=1)) / (2**bits - 1)
         worst = max(worst, float((error[:, start : start + length].max(axis=1) / step).max()))
     return worst
 
@@ -60,6 +62,32 @@ def _tail_is_exact(rows: NDArray[np.float32], group: GroupSize) -> bool:
 @pytest.mark.parametrize("group", GROUPS)
 def test_float16_scales_add_at_most_an_eighth_of_a_step(group: GroupSize) -> None:
     assert _error_in_steps(_gaussian(33, 1000), group, np.float16) <= 0.625 + ROUNDING
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(("scale_type", "steps"), [(np.float32, 0.5), (np.float16, 0.625)])
+def test_four_bits_keep_the_same_bounds_in_their_wider_steps(
+    group: GroupSize, scale_type: ScaleType, steps: float
+) -> None:
+    rows = _gaussian(33, 1000)
+    quantized = quantize_rows(rows, group, scale_type, 4)
+
+    assert quantized is not None
+    assert (quantized.codes.min(), quantized.codes.max()) == (0, 15)
+    assert _error_in_steps(rows, group, scale_type, 4) <= steps + ROUNDING
+
+
+def test_four_bits_lose_an_eighth_less_in_groups_of_32_than_of_64() -> None:
+    rows = np.random.default_rng(0).standard_normal((256, 2048)).astype(np.float32)
+    errors: dict[int, float] = {}
+    for group in (32, 64):
+        quantized = quantize_rows(rows, group, np.float16, 4)
+        assert quantized is not None
+        errors[group] = float(np.sqrt(np.mean((dequantize(quantized, group) - rows) ** 2)))
+
+    # A step is a fifteenth of the range of 32 (or 64) Gaussian numbers, 4.1 (4.7); over 12**0.5.
+    assert errors[32] == pytest.approx(0.078, abs=0.002)
+    assert errors[64] == pytest.approx(0.090, abs=0.002)
 
 
 def test_the_scale_is_the_range_over_255_and_the_minimum_the_least_weight() -> None:

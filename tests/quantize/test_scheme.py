@@ -19,6 +19,9 @@ from dashinfer_lab.quantize import Scheme, WeightFormat, WeightRole
         ("a16w8:32", "u8", 32),
         ("a16w8:512", "u8", 512),
         ("a16w8:row", "u8", "row"),
+        ("a16w4", "u4", 32),
+        ("a16w4:64", "u4", 64),
+        ("a16w4:row", "u4", "row"),
     ],
 )
 def test_the_documented_spellings_are_read(text: str, weights: str, group: int | str) -> None:
@@ -28,7 +31,9 @@ def test_the_documented_spellings_are_read(text: str, weights: str, group: int |
     assert Scheme.parse(str(scheme)) == scheme
 
 
-@pytest.mark.parametrize("text", ["", "int8", "fp32:64", "a16w8:", "a16w8:48", "a16w8:col", "auto"])
+@pytest.mark.parametrize(
+    "text", ["", "int8", "fp32:64", "a16w8:", "a16w8:48", "a16w8:col", "a16w4:", "auto"]
+)
 def test_another_spelling_is_refused_with_the_valid_ones(text: str) -> None:
     with pytest.raises(ConfigError, match=r"is unknown; it is one of fp32, bf16, a16w8"):
         Scheme.parse(text)
@@ -48,6 +53,11 @@ def test_another_spelling_is_refused_with_the_valid_ones(text: str) -> None:
         ("a16w8", "tied", "u8"),
         ("a16w8", "bias", "f32"),
         ("a16w8", "table", "f32"),
+        ("a16w4", "linear", "u4"),
+        ("a16w4", "embedding", "bf16"),
+        ("a16w4", "head", "u8"),
+        ("a16w4", "tied", "u8"),
+        ("a16w4", "norm", "f32"),
     ],
 )
 def test_each_role_gets_the_format_of_the_scheme(
