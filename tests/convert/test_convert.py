@@ -17,7 +17,7 @@ import pytest
 from dashinfer_lab.convert import Artifact, ConversionProgress, converted
 from dashinfer_lab.convert.converter import convert
 from dashinfer_lab.errors import CheckpointError, ConversionError
-from dashinfer_lab.quantize import Scheme
+from dashinfer_lab.quantize import Scheme, panel_shape
 from jit_kernels import panels
 from tests.convert.memory_checkpoint import tiny_checkpoint, tiny_config
 from tests.hub.tiny_models import write_safetensors
@@ -246,6 +246,17 @@ def test_a_directory_of_other_files_is_never_replaced(tmp_path: Path) -> None:
     with pytest.raises(ConversionError, match="is not a converted model"):
         convert(tiny_checkpoint(tiny_config()), tmp_path, "fp32", overwrite=True)
     assert _left_in(tmp_path) == ["thesis.tex"]
+
+
+def test_four_bits_exempt_layers_by_name_and_the_head_always(tmp_path: Path) -> None:
+    exempt = replace(Scheme.parse("a16w4"), exempt=("*.down_proj.weight",))
+    tensors = convert(tiny_checkpoint(tiny_config()), tmp_path / "a", exempt).tensors
+
+    assert tensors[DOWN].dtype == "BF16"
+    n, k = 60, 150
+    up = DOWN.replace("down_proj", "up_proj")
+    assert tensors[up].shape == panel_shape(k, n, "u4") == (10, 8, 16, 4)
+    assert tensors["model.embed_tokens.weight"].shape == panel_shape(101, n, "u8")
 
 
 def test_another_revision_or_exemption_is_another_conversion(tmp_path: Path) -> None:

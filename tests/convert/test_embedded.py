@@ -10,7 +10,6 @@ import pytest
 
 from dashinfer_lab.convert.converter import convert
 from dashinfer_lab.hub.gguf_checkpoint import GgufCheckpoint
-from dashinfer_lab.quantize import dequantize, quantize_rows
 from tests.convert.test_onnxruntime import Runtime, stored_weights
 from tests.model.numpy_llama import llama_logits
 
@@ -42,26 +41,22 @@ def test_the_embedded_model_answers_paris_in_onnx_runtime(
 
 
 @pytest.mark.model
-def test_blocks_of_32_with_4_bits_are_reproduced_bit_for_bit_and_64_are_not(
-    embedded_gguf: Path,
+def test_4_bits_in_groups_of_32_are_the_file_bit_for_bit_and_in_64_are_not(
+    embedded_gguf: Path, tmp_path: Path
 ) -> None:
     """The file's linear weights are Q4_1: 4 bits, a float16 scale and minimum each 32."""
+    errors: dict[str, float] = {}
     with closing(GgufCheckpoint(embedded_gguf)) as checkpoint:
         names = [name for name in checkpoint.names() if ".7." in name and "proj" in name]
-        matrices = [
-            np.asarray(checkpoint.read(name, slice(0, checkpoint.info(name).shape[0])), np.float32)
-            for name in names
-        ]
-    assert len(matrices) == 7
-    errors: dict[int, float] = {}
-    for group in (32, 64):
-        squares = 0.0
-        for rows in matrices:
-            quantized = quantize_rows(rows, group, np.float16, 4)
-            assert quantized is not None
-            squares += float(np.square(dequantize(quantized, group) - rows).sum())
-        errors[group] = (squares / sum(float(np.square(rows).sum()) for rows in matrices)) ** 0.5
+        shapes = {name: checkpoint.info(name).shape for name in names}
+        rows = {name: np.asarray(checkpoint.read(name), np.float32) for name in names}
+        for scheme in ("a16w4:32", "a16w4:64"):
+            artifact = convert(checkpoint, tmp_path / scheme.replace(":", "_"), scheme)
+            stored = stored_weights(artifact, shapes)
+            lost = sum(float(np.square(stored[name] - rows[name]).sum()) for name in names)
+            errors[scheme] = (lost / sum(float(np.square(r).sum()) for r in rows.values())) ** 0.5
 
-    assert errors[32] == 0
-    # Two blocks on one grid: 8 % of the weights' root mean square, as for any weights.
-    assert 0.05 < errors[64] < 0.1
+    assert len(names) == 7
+    assert errors["a16w4:32"] == 0
+    # Two blocks on one grid lose 8 % of the root mean square, as other weights do.
+    assert 0.05 < errors["a16w4:64"] < 0.1

@@ -99,6 +99,20 @@ def _unfused(ops: list[Op], tensors: dict[str, StoredTensor]) -> list[Op]:
     return apart
 
 
+def test_weights_of_four_bits_are_fused_alike_and_leave_the_head_to_eight(
+    artifact: Artifact, tmp_path: Path
+) -> None:
+    config = tiny_llama(intermediate_size=160)
+    of_four = lower(tiny_artifact(tmp_path / "tiny", "a16w4", config), LIMITS)
+
+    of_eight = Counter(op.kernel for op in lower(artifact, LIMITS).ops)
+    assert Counter(op.kernel for op in of_four.ops) == {
+        **of_eight,
+        "linear_u4": of_eight["linear_u8"] - 1,
+        "linear_u8": 1,
+    }
+
+
 def test_siblings_apart_write_the_columns_that_one_linear_would(
     artifact: Artifact, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ def test_logits_are_those_of_transformers(
 
 
 @each_case
-@pytest.mark.parametrize("scheme", ["fp32", "a16w8"])
+@pytest.mark.parametrize("scheme", ["fp32", "a16w8", "a16w4"])
 def test_chunks_threads_company_and_old_pages_do_not_change_a_bit(
     tmp_path: Path, case: FamilyCase, scheme: str
 ) -> None:

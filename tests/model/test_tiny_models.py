@@ -34,7 +34,9 @@ def relative_error(llm: LLM) -> float:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("scheme", "tolerance"), [("fp32", 1e-5), ("bf16", 1e-5), ("a16w8", 1e-3)])
+@pytest.mark.parametrize(
+    ("scheme", "tolerance"), [("fp32", 1e-5), ("bf16", 1e-5), ("a16w8", 1e-3), ("a16w4", 1e-3)]
+)
 def test_every_shape_agrees_with_numpy(
     tmp_path: Path, shape: str, scheme: str, tolerance: float
 ) -> None:
@@ -44,10 +46,11 @@ def test_every_shape_agrees_with_numpy(
         assert relative_error(llm) <= tolerance
 
 
+@pytest.mark.parametrize("scheme", ["a16w8", "a16w4"])
 @pytest.mark.parametrize("group", ["32", "64", "128", "256", "512", "row"])
-def test_every_group_size_agrees_with_numpy(tmp_path: Path, group: str) -> None:
+def test_every_group_size_agrees_with_numpy(tmp_path: Path, scheme: str, group: str) -> None:
     config = tiny_llama(hidden_size=600, intermediate_size=1030, tie_word_embeddings=False)
-    artifact = tiny_artifact(tmp_path / "tiny", f"a16w8:{group}", config)
+    artifact = tiny_artifact(tmp_path / "tiny", f"{scheme}:{group}", config)
 
     with LLM(artifact.directory) as llm:
         # int16 activations measure 1e-4 here; a wrong scale or group would measure 1e-1.
