@@ -18,7 +18,7 @@ __all__ = ["Contention"]
 
 _log = logging.getLogger(__name__)
 _MOST_WAITING: Final = 0.45  # of the time: what half of the workers would lose for sure
-_WINDOW_SECONDS: Final = 0.05
+_WINDOW_SECONDS: Final = 0.15  # a virtual machine's own pauses of 10 ms are no reason
 _FIRST_HOLD_SECONDS: Final = 0.2
 _LONGEST_HOLD_SECONDS: Final = 3.2
 _FORGIVEN_AFTER: Final = 5  # times the hold

@@ -16,7 +16,7 @@ def observe(contention: Contention, *runs: tuple[tuple[int, int], float]) -> lis
     """Workers after each window, given as ((cycles waited, cycles), its end)."""
     counts: list[int] = []
     for (waited, ran), now in runs:
-        contention.observe(0, 0, now - 0.06)
+        contention.observe(0, 0, now - 0.16)
         contention.observe(waited, ran, now)
         counts.append(contention.num_active)
     return counts
