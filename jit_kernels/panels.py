@@ -118,7 +118,8 @@ def pack_u4(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if octets.max(initial=0) > 15:
         raise ShapeError(f"panels of u4 hold 0 to 15, but the array holds {octets.max()}")
     low, high = (octets[:, :, _U4_ORDER[start::2]] for start in (0, 1))
-    return pack_u8((low | high << 4).reshape(n, -1))
+    both: NDArray[np.uint8] = np.bitwise_or(low, np.left_shift(high, np.uint8(4)))
+    return pack_u8(both.reshape(n, -1))
 
 
 def unpack_u4(panels: NDArray[np.uint8], n: int, k: int) -> NDArray[np.uint8]:

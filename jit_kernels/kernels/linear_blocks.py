@@ -43,7 +43,14 @@ from jit_kernels.kernels.linear_operands import (
     Product,
     Weights,
 )
-from jit_kernels.kernels.linear_tiles import ActivationRows, Tile, rows_in_registers, rows_per_pass
+from jit_kernels.kernels.linear_tiles import (
+    PREFETCH_BYTES,
+    ActivationRows,
+    Prefetch,
+    Tile,
+    rows_in_registers,
+    rows_per_pass,
+)
 from jit_kernels.types import BOOL, I64, U32
 
 __all__ = ["WORKSPACE_BYTES", "multiply"]
@@ -98,18 +105,28 @@ def _gemv(product: Product, weights: Weights, rows: int) -> None:
 
 
 def _gemv_blocks(product: Product, weights: Weights) -> None:
-    """As many rows at a time as share a decoding; a panel stays in L2 meanwhile."""
+    """As many rows at a time as share a decoding; a panel stays in L2 meanwhile.
+
+    The first pass asks for what comes soon, others for the panel that follows.
+    """
     num_rows, most = product.num_rows, rows_per_pass(current().isa)
+    panel_bytes = product.num_words * (4 * VECTOR_LANES)
     for begin, end in _claimed_runs(product):
         for panel in loop(begin, end):
             for first in loop(0, num_rows, most):
                 for many in if_else(num_rows - first > most // 2):
                     rows = most if many else most // 2
-                    _multiply_panels(product, weights, first, rows, [panel])
+                    ahead = select(first > 0, panel_bytes, PREFETCH_BYTES)
+                    _multiply_panels(product, weights, first, rows, [panel], Prefetch(ahead))
 
 
 def _multiply_panels(
-    product: Product, weights: Weights, first: Value[I64], rows: int, panels: list[Value[I64]]
+    product: Product,
+    weights: Weights,
+    first: Value[I64],
+    rows: int,
+    panels: list[Value[I64]],
+    prefetch: Prefetch | None = None,
 ) -> None:
     """Up to `rows` rows from `first` on; those beyond the last repeat it and are not written."""
     indices = [minimum(first + row, product.num_rows - 1) for row in range(rows)]
@@ -121,7 +138,7 @@ def _multiply_panels(
     ]
     for tile in tiles:
         tile.clear()
-    weights.multiply_panels(panels, tiles, ActivationRows(starts, 1), indices)
+    weights.multiply_panels(panels, tiles, ActivationRows(starts, 1), indices, prefetch)
     for panel, tile in zip(panels, tiles, strict=True):
         for row in range(rows):
             with when(first + row < product.num_rows):

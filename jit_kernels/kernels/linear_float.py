@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop, minimum
-from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
@@ -30,7 +29,6 @@ from jit_kernels.kernels.linear_tiles import (
     Prefetch,
     Tile,
     accumulate,
-    rows_per_pass,
 )
 from jit_kernels.types import F32, I64, U8, U16, U32
 
@@ -67,22 +65,14 @@ class FloatWeights:
         tiles: Sequence[Tile],
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
+        prefetch: Prefetch | None,
     ) -> None:
         """Continue every chain through the packed words of whole panels, side by side."""
-        at_once = rows_per_pass(current().isa)
         for first_word in loop(0, self.num_words, _GEMV_WORDS):
             num_words = minimum(self.num_words - first_word, _GEMV_WORDS)
             here = activations.after(first_word * self.steps)
             words = [self.packed(Block(panel, first_word, num_words)) for panel in panels]
-            for first, prefetch in Prefetch.turns(len(rows), at_once):
-                _continue_chains(
-                    self.arithmetic,
-                    [tile.part(first, at_once) for tile in tiles],
-                    words,
-                    num_words,
-                    here.part(first, at_once),
-                    prefetch,
-                )
+            _continue_chains(self.arithmetic, tiles, words, num_words, here, prefetch)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen bfloat16 into the scratch; float32 lies ready."""

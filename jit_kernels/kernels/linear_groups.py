@@ -45,7 +45,6 @@ from jit_kernels.kernels.linear_tiles import (
     Prefetch,
     Tile,
     integer_dots,
-    rows_per_pass,
     words_unrolled,
 )
 from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
@@ -104,6 +103,7 @@ class GroupedWeights:
         tiles: Sequence[Tile],
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
+        prefetch: Prefetch | None,
     ) -> None:
         """Set the tile's sums to whole rows' products, straight from the packed words."""
         factors = [_Factors(self, panel) for panel in panels]
@@ -113,7 +113,7 @@ class GroupedWeights:
         def add(first_word: Value[I64], num_words: Value[I64], whole: bool) -> None:
             for panel, tile, own in zip(panels, tiles, factors, strict=True):
                 block = Block(panel, first_word, num_words)
-                self._add_packed(tile, block, own.take(), activations, rows, whole)
+                self._add_packed(tile, block, own.take(), activations, rows, whole, prefetch)
 
         for group in loop(num_whole):
             add(group * self.group_words, index(self.group_words), whole=True)
@@ -128,19 +128,15 @@ class GroupedWeights:
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
         whole: bool,
+        prefetch: Prefetch | None,
     ) -> None:
-        """Add one group; its weights are decoded once for each few rows."""
+        """Add one group; its weights are decoded once for all rows."""
         words = self.packed(block)
         here = activations.after(block.first_word * self.steps)
         group = block.first_word // self.group_words
-        isa = current().isa
-        at_once = rows_per_pass(isa)
-        unroll = words_unrolled(isa, len(rows), self.group_words) if whole else 1
-        for first, prefetch in Prefetch.turns(len(rows), at_once):
-            part = here.part(first, at_once)
-            dots = integer_dots(self.arithmetic, words, block.num_words, part, unroll, prefetch)
-            sums = tile.part(first, at_once)
-            self._add_group(sums, dots, factors, group, rows[first : first + at_once])
+        unroll = words_unrolled(current().isa, len(rows), self.group_words) if whole else 1
+        dots = integer_dots(self.arithmetic, words, block.num_words, here, unroll, prefetch)
+        self._add_group(tile, dots, factors, group, rows)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen words to pairs of int16, and the groups' factors to float32."""

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from jit_kernels.activation_layout import K_ALIGNMENT, REDUNDANT_ROWS
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, VectorIndex, index, select
 from jit_kernels.kernel import worker
-from jit_kernels.kernels.linear_tiles import ActivationRows, Tile
+from jit_kernels.kernels.linear_tiles import ActivationRows, Prefetch, Tile
 from jit_kernels.types import F32, I64, U8, U32, DType
 
 __all__ = [
@@ -90,6 +90,7 @@ class Weights(Protocol):
         tiles: Sequence[Tile],
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
+        prefetch: Prefetch | None,
     ) -> None:
         """Add whole rows' products to the panels' tiles straight from the packed words."""
         ...
