@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart pull show run chat demo studio profile bench lab
-.PHONY: test test-notebooks test-browser test-oracle check format readme dist clean
+.PHONY: test test-slow test-notebooks test-browser test-oracle check format readme dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,7 +62,11 @@ lab: $(VENV)/.installed-lab ## open JupyterLab at the first notebook
 # The model is fetched before pytest starts: no test reaches for the network.
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/dashinfer-lab pull smollm2-135m
-	$(BIN)/python -m pytest -m "not oracle and not browser and not notebook"
+	$(BIN)/python -m pytest -m "not oracle and not browser and not notebook and not slow"
+
+test-slow: $(VENV)/.installed-test ## run the tests that take many seconds each
+	$(BIN)/dashinfer-lab pull smollm2-135m
+	$(BIN)/python -m pytest -m "slow and not browser and not notebook"
 
 test-notebooks: $(VENV)/.installed-test ## run every notebook from top to bottom
 	$(BIN)/dashinfer-lab pull smollm2-135m
