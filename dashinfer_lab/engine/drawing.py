@@ -74,6 +74,7 @@ class Drawing:
             min_p=float(params.min_p),
             num_ids=self._num_ids,
             edits=None if self._rules is None else self._rules.edits(),
+            ruled=self._rules is not None,
             process=self._process if self._processors else None,
         )
 

@@ -47,6 +47,7 @@ class SamplingState:
     The random number depends on (seed, choice, position) alone, where `position` is the place the
     drawn token will take in its sequence: the same with whatever company, and after recomputing.
     num_ids: ids that may be drawn, from 0 on; None is all.
+    ruled: edits may come with any later draw, if none came with this one.
     process: a function in Python, given a copy of the logits that it may change and return.
     """
 
@@ -60,9 +61,10 @@ class SamplingState:
     min_p: float = 0.0
     num_ids: int | None = None
     edits: LogitEdits | None = None
+    ruled: bool = False
     process: Callable[[Logits], Any] | None = None
 
     @property
     def needs_history(self) -> bool:
         """Whether the next draw depends on this one by more than its position."""
-        return self.edits is not None or self.process is not None
+        return self.ruled or self.edits is not None or self.process is not None

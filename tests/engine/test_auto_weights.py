@@ -129,6 +129,7 @@ def test_a_gguf_file_is_looked_into(
         assert ("blocks" in llm.weights_reason) == (scheme == "a16w8:32")
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_the_embedded_model_answers_as_in_fp32(embedded_gguf: Path) -> None:
     question = [{"role": "user", "content": "What is the capital of France?"}]

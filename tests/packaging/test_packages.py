@@ -15,7 +15,7 @@ from dashinfer_lab.models import describe_models
 from tests.architecture.source_tree import PACKAGES, ROOT
 from tests.packaging.installed import Installed, build, install
 
-pytestmark = pytest.mark.packaging
+pytestmark = [pytest.mark.packaging, pytest.mark.slow]
 
 
 @pytest.fixture(scope="session")

@@ -72,6 +72,7 @@ def chinese_font(without_chinese_fonts: None, tmp_path: Path) -> None:
     font_manager.fontManager.addfont(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "theme"), [*((kind, "light") for kind in KINDS), *((kind, "dark") for kind in WHOLE)]
 )
@@ -94,6 +95,7 @@ def test_without_a_chinese_font_pictures_are_english(batch: OpProfile, kind: Any
     assert not is_chinese(texts(picture))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("chinese_font")
 @pytest.mark.parametrize("kind", WHOLE)
 def test_with_a_chinese_font_pictures_are_chinese(batch: OpProfile, kind: Any) -> None:
