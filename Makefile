@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart pull show run chat demo studio profile bench lab
-.PHONY: test test-slow test-notebooks test-browser test-oracle check format readme dist clean
+.PHONY: test test-slow test-notebooks test-browser test-lab test-oracle check format readme dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,7 +75,11 @@ test-notebooks: $(VENV)/.installed-test ## run every notebook from top to bottom
 test-browser: $(VENV)/.installed-browser ## run the tests that need Debian's chromium
 	@command -v chromium >/dev/null || echo "chromium is not installed: its tests are skipped"
 	$(BIN)/dashinfer-lab pull smollm2-135m
-	$(BIN)/python -m pytest -m browser
+	$(BIN)/python -m pytest -m "browser and not slow"
+
+test-lab: $(VENV)/.installed-browser ## run notebooks in JupyterLab by its menu, in chromium
+	$(BIN)/dashinfer-lab pull smollm2-135m
+	$(BIN)/python -m pytest tests/browser/test_lab.py
 
 test-oracle: $(VENV)/.installed-oracle ## compare with torch and transformers
 	$(BIN)/dashinfer-lab pull smollm2-135m
