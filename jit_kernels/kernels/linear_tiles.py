@@ -57,7 +57,7 @@ _CHAINS = 4
 def row_tile(isa: Isa) -> int:
     """Rows of the blocked form's tile: its sums take at most three quarters of the registers.
 
-    Sixteen at most: a batch of 16, 32 or 48 rows then leaves no strip half empty.
+    Sixteen at most: the last strip computes its missing rows, too.
     """
     return min(16, isa.num_registers * 3 // 4 // (VECTOR_LANES // isa.float_lanes))
 
