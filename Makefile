@@ -62,7 +62,7 @@ lab: $(VENV)/.installed-lab ## open JupyterLab at the first notebook
 # The model is fetched before pytest starts: no test reaches for the network.
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/dashinfer-lab pull smollm2-135m
-	$(BIN)/python -m pytest -m "not oracle and not browser and not notebook and not slow"
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "not oracle and not browser and not notebook and not slow"
 
 test-slow: $(VENV)/.installed-test ## run the tests that take many seconds each
 	$(BIN)/dashinfer-lab pull smollm2-135m

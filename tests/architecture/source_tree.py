@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,12 +40,17 @@ class Source:
 
 @cache
 def sources(*folders: str) -> tuple[Source, ...]:
-    """Every Python file under `folders`, in order of their names."""
+    """Every Python file under `folders`, in order of their names.
+
+    Their million nodes stay for the run; frozen, they do not slow each later garbage collection.
+    """
     found = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    return tuple(
+    parsed = tuple(
         Source(path, text, ast.parse(text, str(path)))
         for path, text in ((path, path.read_text(encoding="utf-8")) for path in found)
     )
+    gc.freeze()
+    return parsed
 
 
 def functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

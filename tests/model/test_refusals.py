@@ -86,7 +86,9 @@ def test_what_are_no_sampling_params_is_refused(llm: LLM, params: Any) -> None:
         ["hello"],
         {"role": "user", "content": "hello"},
         [[]],
-        (message for message in [{"role": "user", "content": "hello"}]),
+        pytest.param(
+            (message for message in [{"role": "user", "content": "hello"}]), id="generator"
+        ),
     ],
     ids=repr,
 )
@@ -126,7 +128,9 @@ def test_an_impossible_size_is_refused_by_name(
         LLM(path, **options)
 
 
-@pytest.mark.parametrize("model", [None, 5, {}, [], b"model", object(), LLM], ids=repr)
+@pytest.mark.parametrize(
+    "model", [None, 5, {}, [], b"model", pytest.param(object(), id="object"), LLM], ids=repr
+)
 def test_what_is_no_model_is_refused(model: Any) -> None:
     with pytest.raises(HubError, match="is no model: give the directory of a checkpoint"):
         LLM(model)
