@@ -152,13 +152,23 @@ class WeightWriter:
         self.container.append(name, stored_type, shape, blocks())
 
     def _read(self, weight: WeightDeclaration, rows: slice) -> NDArray[Any]:
-        name = self.sources[weight.name]
-        parts = [self.checkpoint.read(name, at) for at in weight.slices(rows.start, rows.stop)]
-        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        expected = (rows.stop - rows.start, *weight.shape[1:])
+        """Read some rows of a weight; those that lie side by side in the checkpoint at once."""
+        at = weight.rows(rows.start, rows.stop)
+        order = np.argsort(at, kind="stable")
+        ordered = at[order]
+        # A row read in vain costs less than one more read.
+        runs = np.split(ordered, np.flatnonzero(np.diff(ordered) > 2) + 1)
+        values = np.concatenate([self._span(weight, run) for run in runs])
+        return values if len(runs) == 1 and (at == ordered).all() else values[np.argsort(order)]
+
+    def _span(self, weight: WeightDeclaration, run: NDArray[np.int64]) -> NDArray[Any]:
+        """Read the rows `run`, ascending, of a weight's tensor."""
+        first, stop = int(run[0]), int(run[-1]) + 1
+        values = self.checkpoint.read(self.sources[weight.name], slice(first, stop))
+        expected = (stop - first, *weight.shape[1:])
         if values.shape != expected:
             raise CheckpointError(
-                f"{self.checkpoint.source}: rows {rows.start} to {rows.stop} of {weight.name!r} "
+                f"{self.checkpoint.source}: rows {first} to {stop} of {weight.checkpoint_name!r} "
                 f"have shape {list(values.shape)}, expected {list(expected)}; fetch it again"
             )
-        return values
+        return values if len(values) == len(run) else values[run - first]

@@ -6,7 +6,7 @@ Knows nothing of weights' bytes, of devices or of any model; formats come from t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.graph.functions import DOMAIN, OPSET
 from dashinfer_lab.graph.model_graph import ModelGraph
-from dashinfer_lab.graph.rope import rotary_table
+from dashinfer_lab.graph.rope import head_order, rotary_table
 from dashinfer_lab.graph.weights import FusedRows, WeightDeclaration
 from dashinfer_lab.quantize import GROUPED_BITS, Scheme, WeightRole, group_length
 
@@ -68,6 +68,7 @@ class GraphBuilder:
         self.input_ids = Value(self, _tensor("input_ids", "INT64", ["B", "S"]), 0)
         self._position_ids = _tensor("position_ids", "INT64", ["B", "S"])
         self._rotary = rotary_table(config)
+        self._head_order = head_order(config.rope, config.head_dim)
 
     def layers(self, prefix: str, count: int) -> Iterator[int]:
         """Yield 0 ... count-1; names used meanwhile are relative to `prefix`.i."""
@@ -103,23 +104,38 @@ class GraphBuilder:
         normed = self._node("RMSNormPerHead", name, inputs, attributes, domain=DOMAIN)
         return self._feature(normed, x.num_features)
 
-    def linear(self, name: str, x: Value, num_features: int, *, bias: bool = False) -> Value:
-        """Multiply by `name`.weight [num_features, x.num_features]; add `name`.bias if asked."""
-        return self._linear(name, x, num_features, "linear", bias)
+    def linear(
+        self, name: str, x: Value, num_features: int, *, bias: bool = False, turns: bool = False
+    ) -> Value:
+        """Multiply by `name`.weight [num_features, x.num_features]; add `name`.bias if asked.
+
+        turns: the heads that it makes are going to `rotary`, and are laid out for it.
+        """
+        order = self._head_order if turns else ()
+        return self._linear(name, x, num_features, "linear", bias, order=order)
 
     def fused_linear(
-        self, name: str, x: Value, parts: Mapping[str, int], *, groups: int = 1, bias: bool = False
+        self,
+        name: str,
+        x: Value,
+        parts: Mapping[str, int],
+        *,
+        groups: int = 1,
+        bias: bool = False,
+        turns: Collection[str] = (),
     ) -> list[Value]:
         """Multiply by the row blocks of `name`.weight, which lie one after another in each group.
 
         parts: features of each block, all groups together; block "q" is the weight `name`.q.
+        turns: the blocks whose heads are going to `rotary`.
         """
         total = sum(parts.values())
         values: list[Value] = []
         first = 0
         for part, width in parts.items():
             fused = FusedRows(self._path + name, total, first, width // groups, total // groups)
-            values.append(self._linear(f"{name}.{part}", x, width, "linear", bias, fused))
+            order = self._head_order if part in turns else ()
+            values.append(self._linear(f"{name}.{part}", x, width, "linear", bias, fused, order))
             first += width // groups
         return values
 
@@ -134,10 +150,8 @@ class GraphBuilder:
 
     def rotary(self, x: Value, num_heads: int) -> Value:
         """Turn the pairs of every head by the position's angles (Su et al. 2021)."""
-        rope, shape = self._config.rope, self._rotary[0].shape
-        attributes = {"num_heads": num_heads, "interleaved": int(rope.interleaved)}
-        if rope.partial_factor != 1:
-            attributes["rotary_embedding_dim"] = 2 * shape[1]
+        shape = self._rotary[0].shape
+        attributes = {"num_heads": num_heads, "interleaved": 0}
         tables = [self._initializer(f"rope.{part}", "FLOAT", shape) for part in ("cos", "sin")]
         inputs = [x.source, *tables, self._position_ids]
         turned = self._node("RotaryEmbedding", f"{x.source.name}.rotary", inputs, attributes)
@@ -214,20 +228,27 @@ class GraphBuilder:
         role: WeightRole,
         bias: bool,
         fused: FusedRows | None = None,
+        order: tuple[int, ...] = (),
     ) -> Value:
         name = self._path + name
-        matrix = self._matrix(name, num_features, x.num_features, role, fused)
+        matrix = self._matrix(name, num_features, x.num_features, role, fused, order)
         product = self._node("MatMul", name, [x.source, matrix])
         if bias:
-            vector = self._vector(f"{name}.bias", num_features, "bias", fused)
+            vector = self._vector(f"{name}.bias", num_features, "bias", fused, order)
             product = self._node("Add", f"{name}.biased", [product, vector])
         return self._feature(product, num_features)
 
     def _matrix(
-        self, name: str, n: int, k: int, role: WeightRole, fused: FusedRows | None = None
+        self,
+        name: str,
+        n: int,
+        k: int,
+        role: WeightRole,
+        fused: FusedRows | None = None,
+        order: tuple[int, ...] = (),
     ) -> ir.Value:
         """Declare `name`.weight [n, k] and return W [k, n] unpacked from its panels."""
-        weight = self._declare(f"{name}.weight", (n, k), role, fused)
+        weight = self._declare(f"{name}.weight", (n, k), role, fused, order)
         panel_name, *group_names = weight.stored_shapes()
         shapes = weight.stored_shapes()
         inputs = [self._initializer(panel_name, _PANEL_TYPE[weight.format], shapes[panel_name])]
@@ -243,9 +264,14 @@ class GraphBuilder:
         return unpacked
 
     def _vector(
-        self, name: str, length: int, role: WeightRole, fused: FusedRows | None = None
+        self,
+        name: str,
+        length: int,
+        role: WeightRole,
+        fused: FusedRows | None = None,
+        order: tuple[int, ...] = (),
     ) -> ir.Value:
-        self._declare(name, (length,), role, fused)
+        self._declare(name, (length,), role, fused, order)
         return self._initializer(name, "FLOAT", (length,))
 
     def _declare(
@@ -254,6 +280,7 @@ class GraphBuilder:
         shape: tuple[int, ...],
         role: WeightRole,
         fused: FusedRows | None = None,
+        order: tuple[int, ...] = (),
     ) -> WeightDeclaration:
         if name in self._weights:
             raise ValueError(f"weight {name!r} is declared twice")
@@ -261,7 +288,9 @@ class GraphBuilder:
         group_size = self._scheme.group_size_of(role)
         if fused:
             fused = replace(fused, name=f"{fused.name}.{name.rpartition('.')[2]}")
-        self._weights[name] = WeightDeclaration(name, shape, role, weight_format, group_size, fused)
+        self._weights[name] = WeightDeclaration(
+            name, shape, role, weight_format, group_size, fused, order
+        )
         return self._weights[name]
 
     def _initializer(self, name: str, dtype: str, shape: Any) -> ir.Value:

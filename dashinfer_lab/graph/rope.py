@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dashinfer_lab.config import ModelConfig, RopeConfig
 from dashinfer_lab.errors import UnsupportedModelError
 
-__all__ = ["ROPE_SCALINGS", "inverse_frequencies", "rotary_table"]
+__all__ = ["ROPE_SCALINGS", "head_order", "inverse_frequencies", "rotary_table"]
 
 ROPE_SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn")
 """Scalings that `inverse_frequencies` knows."""
@@ -25,14 +25,32 @@ Frequencies = NDArray[np.float64]
 def rotary_table(config: ModelConfig) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return cos and sin of p * frequency, each float32 [context_length, D/2].
 
-    Computed in float64 and rounded once, so that large positions keep their accuracy.
+    Computed in float64 and rounded once, so that large positions keep their accuracy. Where only a
+    part of each head turns, the pairs after it have cosine 1 and sine 0: see `head_order`.
     Raises UnsupportedModelError for a scaling this version does not know.
     """
     rotary_dim = int(config.head_dim * config.rope.partial_factor)
+    still = ((0, 0), (0, (config.head_dim - rotary_dim) // 2))
     positions = np.arange(config.context_length, dtype=np.float64)
     angle = np.outer(positions, inverse_frequencies(config.rope, rotary_dim))
     gain = config.rope.attention_factor
-    return (gain * np.cos(angle)).astype(np.float32), (gain * np.sin(angle)).astype(np.float32)
+    cos = np.pad(gain * np.cos(angle), still, constant_values=1)
+    return cos.astype(np.float32), np.pad(gain * np.sin(angle), still).astype(np.float32)
+
+
+def head_order(rope: RopeConfig, head_dim: int) -> tuple[int, ...]:
+    """Order in which a checkpoint's head rows have every pair half a head apart.
+
+    Turning then is the same for all models: pairs that lie side by side (interleaved) are drawn
+    apart, and what never turns is paired after what does. Empty where nothing changes. Scores keep
+    their meaning, for queries and keys are ordered alike.
+    """
+    rotary_dim = int(head_dim * rope.partial_factor)
+    turning = np.arange(rotary_dim).reshape((-1, 2) if rope.interleaved else (2, -1))
+    pairs = turning if rope.interleaved else turning.T
+    still = np.arange(rotary_dim, head_dim).reshape(2, -1).T
+    order = np.concatenate([pairs, still]).T.reshape(-1)
+    return () if (np.diff(order) == 1).all() else tuple(order.tolist())
 
 
 def inverse_frequencies(rope: RopeConfig, rotary_dim: int) -> Frequencies:

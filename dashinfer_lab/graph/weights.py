@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dashinfer_lab.quantize import (
     GROUPED_BITS,
@@ -31,15 +33,6 @@ class FusedRows:
     count: int
     period: int
 
-    def slices(self, start: int, stop: int) -> Iterator[slice]:
-        """Yield where the weight's rows [start, stop) lie in the tensor, in order."""
-        while start < stop:
-            group, within = divmod(start, self.count)
-            taken = min(stop - start, self.count - within)
-            row = group * self.period + self.first + within
-            yield slice(row, row + taken)
-            start += taken
-
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
@@ -65,6 +58,8 @@ class WeightDeclaration:
     group_size: GroupSize
     fused: FusedRows | None = None
     """Where it lies in the checkpoint, if not in a tensor of its own name and shape."""
+    head_order: tuple[int, ...] = ()
+    """Row i of every head is row head_order[i] of it in the checkpoint; empty: as they are."""
 
     @property
     def checkpoint_name(self) -> str:
@@ -76,9 +71,16 @@ class WeightDeclaration:
         """Shape of that tensor."""
         return (self.fused.total, *self.shape[1:]) if self.fused else self.shape
 
-    def slices(self, start: int, stop: int) -> list[slice]:
-        """Where its rows [start, stop) lie in that tensor."""
-        return list(self.fused.slices(start, stop)) if self.fused else [slice(start, stop)]
+    def rows(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Which rows of that tensor its rows [start, stop) are."""
+        rows = np.arange(start, stop, dtype=np.int64)
+        if self.head_order:
+            head, within = np.divmod(rows, len(self.head_order))
+            rows = head * len(self.head_order) + np.array(self.head_order, np.int64)[within]
+        if self.fused:
+            group, within = np.divmod(rows, self.fused.count)
+            rows = group * self.fused.period + self.fused.first + within
+        return rows
 
     @property
     def is_matrix(self) -> bool:

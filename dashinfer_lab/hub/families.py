@@ -28,9 +28,15 @@ class Family:
     norm_eps: float = 1e-6
     bias_key: str | None = None
     """Key that gives attention its biases; None where the architecture settles them."""
+    bias_default: bool = False
     mlp_bias_key: str | None = None
     window: Window = "none"
     """Whether sliding_window is no part of it, always holds, or has a switch."""
+
+    partial_rotary: float | None = None
+    """Default share of a head that turns; None where the whole head always does."""
+    interleaved: bool = False
+    """Whether the pairs that turn lie side by side."""
 
     def is_called(self, model_type: object) -> bool:
         """Whether `model_type` is one of its names."""
@@ -57,6 +63,14 @@ FAMILIES = (
     Family(
         "qwen3", "Qwen3ForCausalLM", ("Qwen_v30",),
         context_length=32768, head_dim=128, bias_key="attention_bias", window="switch",
+    ),
+    *(
+        Family(
+            model_type, architecture,
+            context_length=131072, num_kv_heads=2, head_dim=128, norm_eps=1.5625e-7,
+            bias_key="attention_bias", bias_default=True, partial_rotary=0.5, interleaved=True,
+        )
+        for model_type, architecture in (("glm", "GlmForCausalLM"), ("glm4", "Glm4ForCausalLM"))
     ),
 )  # fmt: skip
 

@@ -45,10 +45,15 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         )
     num_layers = size_of(config, "num_hidden_layers", limit=_LAYER_LIMIT)
     stated_length = size_of(config, "max_position_embeddings", family.context_length)
-    rope = rope_settings(config, stated_length)
+    rope = rope_settings(config, stated_length, family)
     context_length = rope_context_length(rope, stated_length)
     refuse_window(config, family, context_length, num_layers)
     head_dim = _head_dim(config, family, num_heads)
+    if int(head_dim * rope.partial_factor) % 2 or head_dim * rope.partial_factor < 2:
+        raise UnsupportedModelError(
+            f"partial_rotary_factor {rope.partial_factor} of heads of {head_dim} turns no whole "
+            "number of pairs"
+        )
     if context_length * head_dim > _ROPE_TABLE_LIMIT:
         raise UnsupportedModelError(
             f"max_position_embeddings {context_length} with heads of {head_dim} needs too large a "
@@ -67,7 +72,8 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         context_length=context_length,
         rope=rope,
         tie_word_embeddings=switch_of(config, "tie_word_embeddings"),
-        attention_bias=bool(family.bias_key) and switch_of(config, str(family.bias_key)),
+        attention_bias=bool(family.bias_key)
+        and switch_of(config, str(family.bias_key), default=family.bias_default),
         mlp_bias=bool(family.mlp_bias_key) and switch_of(config, str(family.mlp_bias_key)),
     )
 

@@ -6,11 +6,13 @@ both are given they must agree. Computes no angle.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log
 
 from dashinfer_lab.config import RopeConfig
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, mapping_of, positive_of, size_of, switch_of
+from dashinfer_lab.hub.families import Family
 
 __all__ = ["rope_context_length", "rope_settings"]
 
@@ -24,7 +26,7 @@ _UNDERSTOOD = {
 }  # fmt: skip
 
 
-def rope_settings(config: Config, context_length: int) -> RopeConfig:
+def rope_settings(config: Config, context_length: int, family: Family) -> RopeConfig:
     """Return the rotary embedding; `context_length` is the model's max_position_embeddings.
 
     Raises UnsupportedModelError for a scaling this version cannot apply, by name, CheckpointError
@@ -32,12 +34,31 @@ def rope_settings(config: Config, context_length: int) -> RopeConfig:
     """
     parameters = mapping_of(config, "rope_parameters")
     scaling, given = _scaling(config)
-    partial = _agreed(config, parameters, "partial_rotary_factor")
-    if partial not in (None, 1):
-        raise UnsupportedModelError(f"partial_rotary_factor {partial!r} is not supported")
+    partial = _partial_factor(_agreed(config, parameters, "partial_rotary_factor"), family)
     theta = positive_of(
         {"rope_theta": _agreed(config, parameters, "rope_theta")}, "rope_theta", 10000.0
     )
+    rope = _scaled(config, scaling, given, theta, context_length)
+    return replace(rope, partial_factor=partial, interleaved=family.interleaved)
+
+
+def _partial_factor(stated: object, family: Family) -> float:
+    """Return the share of a head that turns; refused where the architecture has none."""
+    if family.partial_rotary is None and stated not in (None, 1):
+        raise UnsupportedModelError(
+            f"partial_rotary_factor {stated!r:.100} is not supported for this architecture"
+        )
+    key = "partial_rotary_factor"
+    partial = positive_of({key: stated}, key, family.partial_rotary or 1.0)
+    if partial > 1:
+        raise CheckpointError(f"{key} is {partial}; expected at most 1")
+    return partial
+
+
+def _scaled(
+    config: Config, scaling: str, given: Config, theta: float, context_length: int
+) -> RopeConfig:
+    """Return the embedding of whole heads."""
     if scaling == "none":
         return RopeConfig(theta=theta)
     if scaling in ("linear", "dynamic"):

@@ -24,6 +24,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.norm_rope_append import norm_rope_append
     from jit_kernels.kernels.prepare import prepare
     from jit_kernels.kernels.rmsnorm import rmsnorm_prepare
+    from jit_kernels.kernels.rmsnorm_add import rmsnorm_add
     from jit_kernels.kernels.rope_append import rope_append
     from jit_kernels.kernels.sample import sample
     from jit_kernels.kernels.swiglu import swiglu_prepare
@@ -39,6 +40,7 @@ def kernel_table() -> dict[str, Kernel]:
         linear_u8,
         norm_rope_append,
         prepare,
+        rmsnorm_add,
         rmsnorm_prepare,
         rope_append,
         sample,

@@ -13,7 +13,13 @@ from dashinfer_lab.lower.arena import place
 from dashinfer_lab.lower.check import check_sizes
 from dashinfer_lab.lower.kernel_table import workspace_bytes
 from dashinfer_lab.lower.ops import Op, Weight
-from dashinfer_lab.lower.passes import fuse_residual, fuse_rope, fuse_siblings, fuse_swiglu
+from dashinfer_lab.lower.passes import (
+    fuse_post_norm,
+    fuse_residual,
+    fuse_rope,
+    fuse_siblings,
+    fuse_swiglu,
+)
 from dashinfer_lab.lower.plan import PlanLimits, ProgramPlan
 from dashinfer_lab.lower.select import select_kernels
 from dashinfer_lab.lower.translate import translate
@@ -37,7 +43,7 @@ def lowered_ops(artifact: Artifact) -> list[Op]:
             "re-convert the model"
         ) from error
     check_sizes(translated, artifact.tensors, artifact.config)
-    ops = fuse_rope(fuse_swiglu(fuse_residual(translated)))
+    ops = fuse_rope(fuse_swiglu(fuse_post_norm(fuse_residual(translated))))
     return fuse_siblings(ops, artifact.tensors)
 
 

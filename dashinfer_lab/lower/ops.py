@@ -18,6 +18,7 @@ OpKind = Literal[
     "swish",
     "multiply",
     "add",
+    "norm_add",
     "swiglu",
     "rope_append",
     "paged_attention",

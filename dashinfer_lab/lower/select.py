@@ -74,6 +74,8 @@ class _Selector:
             self._embedding(op)
         elif op.kind == "linear":
             self._linear(op)
+        elif op.kind == "norm_add":
+            self._norm_add(op)
         elif op.kind == "rope_append":
             select_rope_append(self._calls, op)
         elif op.kind == "paged_attention":
@@ -165,6 +167,21 @@ class _Selector:
             rows=rows,
             alias=self._alias(op) if residual else None,
         )
+
+    def _norm_add(self, op: Op) -> None:
+        x, residual = (self._calls.views[value] for value in op.inputs)
+        operands: dict[str, Operand] = {
+            "x": self._calls.place(x),
+            "x_stride": x.stride,
+            "weight": TensorOperand((op["weight"],)),
+            "eps": op["eps"],
+            "n": x.width,
+            "residual": self._calls.place(residual),
+            "residual_stride": residual.stride,
+        }
+        view = self._calls.views[op.outputs[0]]
+        reads = [x.buffer, residual.buffer]
+        self._calls.write("rmsnorm_add", {}, operands, op, view, reads=reads, alias=self._alias(op))
 
     def _alias(self, op: Op) -> str | None:
         """The residual's buffer, if no later operation reads it."""

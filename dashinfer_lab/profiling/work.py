@@ -135,6 +135,12 @@ def _norm(op: ProfiledOp, step: StepShape) -> Work:
     return _rows_in(op, step) + Work(op.number("n") * _FLOAT, flops=4 * elements)
 
 
+def _norm_add(op: ProfiledOp, step: StepShape) -> Work:
+    """residual + norm(x), of rows [R, n]: the residual read, the sum written."""
+    elements = step.rows(op.rows) * op.number("n")
+    return _norm(op, step) + Work(activation_bytes=2 * elements * _FLOAT, flops=elements)
+
+
 def _swiglu(op: ProfiledOp, step: StepShape) -> Work:
     """gate / (1 + exp(-gate)) · up, of rows [R, n] each."""
     elements = step.rows(op.rows) * op.number("n")
@@ -197,6 +203,7 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "linear_u8": (_product("u8"),),
     "linear_u4": (_product("u4"),),
     "rmsnorm_prepare": (_norm, _prepared),
+    "rmsnorm_add": (_norm_add,),
     "swiglu_prepare": (_swiglu, _prepared),
     "prepare": (_rows_in, _prepared),
     "rope_append": (_rope_append,),

@@ -7,7 +7,7 @@ from jit_kernels.kernel import kernel, worker
 from jit_kernels.kernels.prepare import PreparedActivations, Values, prepare_rows
 from jit_kernels.types import F32, I32, I64
 
-__all__ = ["rmsnorm", "rmsnorm_prepare"]
+__all__ = ["normalised", "rmsnorm", "rmsnorm_prepare"]
 
 
 @kernel
@@ -24,10 +24,10 @@ def rmsnorm(
     """Normalise the rows of `x` [R, n] into `out`, which may be `x`."""
     first, last = worker().share(rows[0])
     for row in loop(first, last):
-        normalised = _normalised(x + row * x_stride, weight, eps, n)
+        values = normalised(x + row * x_stride, weight, eps, n)
         target = out + row * out_stride
         for k in vectorized(n):
-            target[k] = normalised(k)
+            target[k] = values(k)
 
 
 @kernel
@@ -56,12 +56,12 @@ def rmsnorm_prepare(
 
     def row_of(row: Value[I64]) -> Values:
         source = row_indices[row].to(I64) if gather else row
-        return _normalised(x + source * x_stride, weight, eps, n)
+        return normalised(x + source * x_stride, weight, eps, n)
 
     prepare_rows(target, rows[0], n, row_of)
 
 
-def _normalised(x: Array[F32], weight: Array[F32], eps: Value[F32], n: Value[I64]) -> Values:
+def normalised(x: Array[F32], weight: Array[F32], eps: Value[F32], n: Value[I64]) -> Values:
     """The normalised values of one row."""
     square_sum = running_sum()
     for k in vectorized(n):

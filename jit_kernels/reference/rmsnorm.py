@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from jit_kernels.reference.arithmetic import tree_sum_of_squares
 
-__all__ = ["rmsnorm", "rmsnorm_bits", "rmsnorm_heads_bits"]
+__all__ = ["rmsnorm", "rmsnorm_add_bits", "rmsnorm_bits", "rmsnorm_heads_bits"]
 
 
 def rmsnorm(x: NDArray[np.float32], weight: NDArray[np.float32], eps: float) -> NDArray[np.float64]:
@@ -24,6 +24,16 @@ def rmsnorm_bits(
     square_sum = tree_sum_of_squares(x)[:, None]
     scale = np.float32(1) / np.sqrt(square_sum / np.float32(x.shape[1]) + np.float32(eps))
     return x * scale * weight
+
+
+def rmsnorm_add_bits(
+    x: NDArray[np.float32],
+    weight: NDArray[np.float32],
+    eps: float,
+    residual: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Normalised rows added to those of `residual`, with the kernel's bits."""
+    return residual + rmsnorm_bits(x, weight, eps)
 
 
 def rmsnorm_heads_bits(

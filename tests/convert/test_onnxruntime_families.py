@@ -17,7 +17,13 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
 @each_case
-@pytest.mark.parametrize("cuts", [[NUM_TOKENS], [100, 101, NUM_TOKENS]], ids=["whole", "cached"])
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        pytest.param([NUM_TOKENS], id="whole", marks=pytest.mark.slow),
+        pytest.param([100, 101, NUM_TOKENS], id="cached"),
+    ],
+)
 def test_the_graph_computes_what_transformers_does(
     tmp_path: Path, case: FamilyCase, cuts: list[int]
 ) -> None:

@@ -67,6 +67,19 @@ _PHI3 = {
     "mlp.gate_up_proj.weight": (2 * INNER, HIDDEN),
     "mlp.down_proj.weight": (HIDDEN, INNER),
 }
+_GLM = {
+    "input_layernorm.weight": (HIDDEN,),
+    "self_attn.q_proj.weight": (Q_WIDTH, HIDDEN),
+    "self_attn.k_proj.weight": (KV_WIDTH, HIDDEN),
+    "self_attn.v_proj.weight": (KV_WIDTH, HIDDEN),
+    "self_attn.o_proj.weight": (HIDDEN, Q_WIDTH),
+    "post_attention_layernorm.weight": (HIDDEN,),
+    "mlp.gate_up_proj.weight": (2 * INNER, HIDDEN),
+    "mlp.down_proj.weight": (HIDDEN, INNER),
+}
+_POST_NORMS = {
+    "post_self_attn_layernorm.weight": (HIDDEN,), "post_mlp_layernorm.weight": (HIDDEN,)
+}  # fmt: skip
 _INTERNLM2 = {
     "attention_norm.weight": (HIDDEN,),
     "attention.wqkv.weight": (Q_WIDTH + 2 * KV_WIDTH, HIDDEN),
@@ -179,6 +192,17 @@ CASES = (
         ),
         _INTERNLM2
         | {"attention.wqkv.bias": (Q_WIDTH + 2 * KV_WIDTH,), "attention.wo.bias": (HIDDEN,)},
+    ),
+    FamilyCase("glm", _named("GlmForCausalLM", "glm"), _GLM | _QKV_BIASES),
+    FamilyCase(
+        "glm4, tied",
+        _named(
+            "Glm4ForCausalLM", "glm4", tie_word_embeddings=True, rope_theta=None,
+            attention_bias=False, rope_parameters={
+                "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.75
+            },
+        ),
+        _GLM | _POST_NORMS,
     ),
     FamilyCase("llama, linear", _rope(type="linear", factor=2.5)),
     FamilyCase("llama, dynamic", _rope(type="dynamic", factor=4.0)),

@@ -20,7 +20,25 @@ from tests.model.test_bit_equality import (
     seven_others,
 )
 
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+EVERY_SCHEME = ("qwen2", "qwen3")
+"""Cases tried in every scheme by the quick suite; quantised forms of the others are slow tests."""
+
+# fp32 agrees to 1e-4 of a row's largest. 8-bit weights move random logits by 3e-2 at most, a wrong
+# layout or angle by 0.5 and more.
+TOLERANCES = {"fp32": 1e-4, "a16w8:32": 0.06}
+
+
+def each_case_in(*schemes: str) -> pytest.MarkDecorator:
+    """Every case in every scheme."""
+    return pytest.mark.parametrize(
+        ("case", "scheme"),
+        [
+            pytest.param(case, scheme, id=f"{case.name}-{scheme}", marks=() if quick else slow)
+            for case in CASES
+            for scheme in schemes
+            for slow, quick in [(pytest.mark.slow, scheme == "fp32" or case.name in EVERY_SCHEME)]
+        ],
+    )
 
 
 def converted(case: FamilyCase, directory: Path, scheme: str) -> Artifact:
@@ -28,24 +46,18 @@ def converted(case: FamilyCase, directory: Path, scheme: str) -> Artifact:
         return convert(checkpoint, directory / "converted", scheme)
 
 
-# fp32 agrees to 1e-4 of a row's largest. 8-bit weights move random logits by 3e-2 at most, a wrong
-# layout or angle by 0.5 and more.
-@each_case
-@pytest.mark.parametrize(("scheme", "tolerance"), [("fp32", 1e-4), ("a16w8:32", 0.06)])
-def test_logits_are_those_of_transformers(
-    tmp_path: Path, case: FamilyCase, scheme: str, tolerance: float
-) -> None:
+@each_case_in("fp32", "a16w8:32")
+def test_logits_are_those_of_transformers(tmp_path: Path, case: FamilyCase, scheme: str) -> None:
     with LLM(converted(case, tmp_path, scheme).directory, threads=2) as llm:
         logits = llm.logits(token_ids())
 
     expected = load_family(case.name)
-    assert expected.error(logits).max() <= tolerance
+    assert expected.error(logits).max() <= TOLERANCES[scheme]
     if scheme == "fp32":
         np.testing.assert_array_equal(logits.argmax(axis=1), expected.argmax)
 
 
-@each_case
-@pytest.mark.parametrize("scheme", ["fp32", "a16w8", "a16w4"])
+@each_case_in("fp32", "a16w8", "a16w4")
 def test_chunks_threads_company_and_old_pages_do_not_change_a_bit(
     tmp_path: Path, case: FamilyCase, scheme: str
 ) -> None:

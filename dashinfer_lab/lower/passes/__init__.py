@@ -5,9 +5,10 @@ Order matters: residuals and SwiGLU are found on single linears, then siblings f
 
 from __future__ import annotations
 
+from dashinfer_lab.lower.passes.fuse_post_norm import fuse_post_norm
 from dashinfer_lab.lower.passes.fuse_residual import fuse_residual
 from dashinfer_lab.lower.passes.fuse_rope import fuse_rope
 from dashinfer_lab.lower.passes.fuse_siblings import fuse_siblings
 from dashinfer_lab.lower.passes.fuse_swiglu import fuse_swiglu
 
-__all__ = ["fuse_residual", "fuse_rope", "fuse_siblings", "fuse_swiglu"]
+__all__ = ["fuse_post_norm", "fuse_residual", "fuse_rope", "fuse_siblings", "fuse_swiglu"]
