@@ -20,7 +20,7 @@ def test_a_block_is_added_where_it_is_normalised(tmp_path: Path) -> None:
 
     assert kinds == [
         *("rmsnorm", "linear", "rope_append", "paged_attention", "linear", "norm_add"),
-        *("rmsnorm", "linear", "swiglu", "linear", "norm_add"),
+        *("rmsnorm", "linear", "linear", "swiglu", "linear", "norm_add"),  # gates fill no panel
     ]
     assert len(stream) == 5
     assert len({plan.buffers[op.writes[0]].offset for op in stream}) == 1
