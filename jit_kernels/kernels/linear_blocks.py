@@ -53,7 +53,7 @@ from jit_kernels.kernels.linear_tiles import (
 )
 from jit_kernels.types import BOOL, I64, U32
 
-__all__ = ["WORKSPACE_BYTES", "multiply"]
+__all__ = ["WORKSPACE_BYTES", "claimed_runs", "multiply"]
 
 _MANY_PANELS = 256  # for each worker
 _SHORT_RUNS = 64  # this many short runs would be a worker's share
@@ -71,17 +71,17 @@ def multiply(product: Product, weights: Weights) -> None:
         _gemm(product, weights)
 
 
-def _claimed_runs(product: Product) -> Iterator[tuple[Value[I64], Value[I64]]]:
+def claimed_runs(counter: Array[I64], total: Value[I64]) -> Iterator[tuple[Value[I64], Value[I64]]]:
     """One long run of panels for each worker, read as one stream; where there are many, short runs.
 
     A run begins without anything prefetched, and a claim costs a cache line's trip between cores:
     for few panels both cost more than workers that end apart.
     """
-    total, workers = product.num_panels, worker().count
+    workers = worker().count
     head = select(total < workers * _MANY_PANELS, total, total * 7 // 8)
     short = maximum(total // (workers * _SHORT_RUNS), 1)
     num_short = (total - head + short - 1) // short
-    for unit in claimed(product.counter, workers + num_short):
+    for unit in claimed(counter, workers + num_short):
         is_long, tail = unit < workers, head + (unit - workers) * short
         begin = select(is_long, head * unit // workers, tail)
         end = select(is_long, head * (unit + 1) // workers, minimum(tail + short, total))
@@ -94,7 +94,7 @@ def _gemv(product: Product, weights: Weights, rows: int) -> None:
     A run is read as several streams side by side: memory then has more to do at a time.
     """
     num_streams = weights.num_streams(rows)
-    for begin, end in _claimed_runs(product):
+    for begin, end in claimed_runs(product.counter, product.num_panels):
         length = (end - begin) // num_streams
         for first in loop(begin, begin + length):
             panels = [first + length * stream for stream in range(num_streams)]
@@ -111,7 +111,7 @@ def _gemv_blocks(product: Product, weights: Weights) -> None:
     """
     num_rows, most = product.num_rows, rows_per_pass(current().isa)
     panel_bytes = product.num_words * (4 * VECTOR_LANES)
-    for begin, end in _claimed_runs(product):
+    for begin, end in claimed_runs(product.counter, product.num_panels):
         for panel in loop(begin, end):
             for first in loop(0, num_rows, most):
                 for many in if_else(num_rows - first > most // 2):

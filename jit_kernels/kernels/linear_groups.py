@@ -49,7 +49,7 @@ from jit_kernels.kernels.linear_tiles import (
 )
 from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
 
-__all__ = ["GroupedWeights", "multiply_groups"]
+__all__ = ["GroupedWeights", "grouped_weights", "multiply_groups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,28 +225,22 @@ def multiply_groups(
     `copies` are the bytes between workers' copies of activations and of their scales, `factors`
     scale and minimum.
     """
-    num_rows, per_word = rows[0], 2 * arithmetic.steps
-    num_words = (in_features + (per_word - 1)) // per_word
-    num_groups = (in_features + (group - 1)) // group
-    scale, minimum = factors
-    weights = GroupedWeights(
-        arithmetic=arithmetic,
-        panels=panels.view(U32),
-        num_words=num_words,
-        scale=scale,
-        minimum=minimum,
+    num_rows = rows[0]
+    weights = grouped_weights(
+        arithmetic,
+        panels,
+        factors,
+        own_copy(activation_scales, num_rows, copies[1]),
+        in_features,
+        groups_per_scale,
+        group=group,
         scale_format=scale_format,
-        num_groups=num_groups,
-        groups_per_scale=groups_per_scale,
-        num_scales=(num_groups + groups_per_scale - 1) // groups_per_scale,
-        activation_scales=own_copy(activation_scales, num_rows, copies[1]),
-        group_words=group // per_word,
     )
     product = Product(
         num_rows=num_rows,
         activations=own_copy(activations, num_rows, copies[0]).view(U32),
         row_steps=padded_steps(in_features, 2),
-        num_words=num_words,
+        num_words=weights.num_words,
         num_panels=num_panels,
         counter=counter,
         scratch=scratch,
@@ -254,3 +248,33 @@ def multiply_groups(
         tile_rows=row_tile,
     )
     multiply(product, weights)
+
+
+def grouped_weights(
+    arithmetic: Arithmetic,
+    panels: Array[U8],
+    factors: tuple[Array[U16], Array[U16]],
+    activation_scales: Array[F32],
+    in_features: Value[I64],
+    groups_per_scale: Value[I64],
+    *,
+    group: int,
+    scale_format: str,
+) -> GroupedWeights:
+    """The weights that a kernel's operands and constants describe."""
+    per_word = 2 * arithmetic.steps
+    num_groups = (in_features + (group - 1)) // group
+    scale, minimum = factors
+    return GroupedWeights(
+        arithmetic=arithmetic,
+        panels=panels.view(U32),
+        num_words=(in_features + (per_word - 1)) // per_word,
+        scale=scale,
+        minimum=minimum,
+        scale_format=scale_format,
+        num_groups=num_groups,
+        groups_per_scale=groups_per_scale,
+        num_scales=(num_groups + groups_per_scale - 1) // groups_per_scale,
+        activation_scales=activation_scales,
+        group_words=group // per_word,
+    )

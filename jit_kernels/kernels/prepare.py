@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jit_kernels.activation_layout import GEMV_ROWS, K_ALIGNMENT, REDUNDANT_ROWS
+from jit_kernels.activation_layout import GEMV_ROWS, K_ALIGNMENT, REDUNDANT_ROWS, UNTILED
 from jit_kernels.dsl import (
     Array,
     RunningMax,
@@ -108,6 +108,11 @@ def prepare_rows(
 ) -> None:
     """Write this worker's share of `num_rows` rows of `n` elements, in the layout for that many."""
     me = worker()
+    if target.row_tile == UNTILED:
+        for row in loop(*me.share(num_rows)):
+            words = target.words + row * target.words_per_row(n)
+            _write_row(target, words, 1, row, n, row_of(row))
+        return
     for few in if_else(num_rows <= GEMV_ROWS):
         if few:
             redundant = num_rows <= REDUNDANT_ROWS

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jit_kernels.activation_layout import GEMV_ROWS, padded_k
+from jit_kernels.activation_layout import GEMV_ROWS, UNTILED, padded_k
 
 __all__ = ["Prepared", "lay_out", "prepare", "quantize"]
 
@@ -60,7 +60,7 @@ def quantize(x: NDArray[np.float32], group: int) -> tuple[NDArray[np.int16], NDA
 def lay_out(words: NDArray[np.int32], row_tile: int) -> NDArray[np.int32]:
     """Words [R, W] as they lie: rows, or strips [ceil(R/row_tile), W, row_tile]."""
     num_rows, width = words.shape
-    if num_rows <= GEMV_ROWS:
+    if num_rows <= GEMV_ROWS or row_tile == UNTILED:
         return words
     strips = np.zeros((-(-num_rows // row_tile) * row_tile, width), np.int32)
     strips[:num_rows] = words
