@@ -1,6 +1,7 @@
 """The commands put together, and how each way of ending becomes an exit code.
 
-0 done · 1 an error of ours or of the system · 2 wrong usage · 130 interrupted
+0 done · 1 an error of ours or of the system, or a benchmark below its baseline · 2 wrong usage
+130 interrupted
 """
 
 from __future__ import annotations

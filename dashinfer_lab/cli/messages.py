@@ -106,6 +106,15 @@ _BENCH = {
         "other work runs on this machine (load {load:.1f}): its figures will be too low",
         "本机还有其他负载（load {load:.1f}），测得的数值会偏低",
     ),
+    "bench.regression": Sentence(
+        "worse than the baseline: {name} was {before:.4g}, is {now:.4g} ({percent:+.0f} %)",
+        "劣于基线：{name} 原为 {before:.4g}，现为 {now:.4g}（{percent:+.0f} %）",
+    ),
+    "bench.no_regression": Sentence(
+        "nothing is 20 % worse than the baseline of version {version}",
+        "与版本 {version} 的基线相比，没有指标下降 20 %",
+    ),
+    "bench.kept": Sentence("baseline kept in {path}", "基线已保存：{path}"),
     "bench.decode": Sentence("decode", "解码"),
     "bench.batch": Sentence("decode, {batch} requests", "解码，{batch} 个请求"),
     "bench.prefill": Sentence("prefill", "预填充"),

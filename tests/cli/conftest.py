@@ -6,6 +6,7 @@ import io
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -98,12 +99,16 @@ class FakeLLM:
     def profile(self, *prompt: object, **options: object) -> FakeProfile:
         return FakeProfile(prompt, options)
 
-    def generate(self, prompts: list[Any], params: SamplingParams) -> list[RequestOutput]:
-        self.asked.extend((prompt, params) for prompt in prompts)
+    def generate(
+        self, prompts: list[Any], params: SamplingParams | list[SamplingParams]
+    ) -> list[RequestOutput]:
+        each = params if isinstance(params, list) else [params] * len(prompts)
+        asked = list(zip(prompts, each, strict=True))
+        self.asked.extend(asked)
         for subscriber in self.engine.subscribers:
             for event in self.engine.events:
                 subscriber(event)
-        return [self._output(prompt, params.max_tokens or 16) for prompt in prompts]
+        return [self._output(prompt, params.max_tokens or 16) for prompt, params in asked]
 
     def memory(self) -> SimpleNamespace:
         return SimpleNamespace(
@@ -155,6 +160,18 @@ class FakeProfile:
 def _english(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs the tests, the locale is the same."""
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
+
+
+@pytest.fixture
+def known_roof(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roof that is not measured."""
+    bench = pytest.importorskip("jit_kernels.bench")
+    meter = SimpleNamespace(
+        bandwidth=lambda: (3e-5, 2e-5),
+        fma_peak=lambda: 3.0,
+        readings=lambda: nullcontext(lambda: 2e-5),
+    )
+    monkeypatch.setattr(bench, "RoofMeter", lambda threads: meter)
 
 
 @pytest.fixture

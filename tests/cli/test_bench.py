@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
-from dashinfer_lab.benchmark import BenchmarkPlan, _decode_rate, _Pauses, measure
+from dashinfer_lab.benchmark import BenchmarkPlan, measure
+from dashinfer_lab.benchmark.speed import _decode_rate, _Pauses
 from dashinfer_lab.sampling import SamplingParams
 from tests.cli.conftest import FakeLLM, Shell, metrics
 
@@ -17,15 +17,7 @@ ISSUE_KEYS = (
 ).split()
 
 
-@pytest.fixture(autouse=True)
-def _known_roof(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = pytest.importorskip("jit_kernels.bench")
-    meter = SimpleNamespace(
-        bandwidth=lambda: (3e-5, 2e-5),
-        fma_peak=lambda: 3.0,
-        readings=lambda: nullcontext(lambda: 2e-5),
-    )
-    monkeypatch.setattr(bench, "RoofMeter", lambda threads: meter)
+pytestmark = pytest.mark.usefixtures("known_roof")
 
 
 def test_bench_reports_every_promised_figure(made: list[FakeLLM], shell: Shell) -> None:

@@ -7,7 +7,6 @@ measured while decoding: the engine's thread reads memory in pauses between its 
 
 from __future__ import annotations
 
-import random
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -15,11 +14,16 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from dashinfer_lab.benchmark.baseline import Figure
+from dashinfer_lab.benchmark.requests import (
+    RandomRequests,
+    Shape,
+    first_token_seconds,
+    require_batch,
+    require_context,
+)
 from dashinfer_lab.engine.auto_weights import keep_bandwidth
-from dashinfer_lab.engine.loading import MAX_LOGIT_ROWS
-from dashinfer_lab.errors import EngineError, RequestError
 from dashinfer_lab.events import RequestMetrics, StepEvent
-from dashinfer_lab.sampling import SamplingParams
 
 if TYPE_CHECKING:
     from dashinfer_lab.llm import LLM
@@ -70,6 +74,15 @@ class BenchmarkReport:
         """Names and values, for `--json`."""
         return asdict(self)
 
+    def figures(self) -> list[Figure]:
+        """What a later benchmark may be held against."""
+        rates = ("decode_tok_s", "batch_decode_tok_s", "prefill_tok_s", "bandwidth_fraction")
+        costs = ("ttft_s", "peak_rss_mb")
+        return [
+            *(Figure(name, getattr(self, name)) for name in rates),
+            *(Figure(name, getattr(self, name), more_is_better=False) for name in costs),
+        ]
+
 
 def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkReport:
     """Run `plan` on `llm`, and measure the machine's roof in pauses of decoding.
@@ -97,9 +110,9 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
             repetitions.append(
                 _Repetition(
                     decode_tok_s=_decode_rate(alone, pauses.seconds),
-                    ttft_s=_ttft(alone),
+                    ttft_s=first_token_seconds(alone),
                     bandwidth_gbs=median(pauses.readings_gbs),
-                    prefill_tok_s=plan.prefill_tokens / _ttft(run.long()),
+                    prefill_tok_s=plan.prefill_tokens / first_token_seconds(run.long()),
                     batch_decode_tok_s=_decode_rate(run.together()),
                 )
             )
@@ -140,16 +153,10 @@ class _Repetition:
 
 def _require_room(plan: BenchmarkPlan, context_length: int) -> None:
     """Refuse at once what would be refused after minutes of work."""
-    if plan.batch > MAX_LOGIT_ROWS:
-        raise RequestError(
-            f"batch={plan.batch} exceeds the {MAX_LOGIT_ROWS} requests that are decoded together"
-        )
+    require_batch(plan.batch)
     longest = max(plan.prompt_tokens + plan.new_tokens, plan.prefill_tokens + 1)
-    if longest > context_length:
-        raise RequestError(
-            f"the benchmark's longest request has {longest} tokens, the context "
-            f"{context_length}: lower prompt_tokens, new_tokens or prefill_tokens"
-        )
+    way_out = "lower prompt_tokens, new_tokens or prefill_tokens"
+    require_context(longest, context_length, way_out)
 
 
 class _Pauses:
@@ -182,44 +189,24 @@ class _Pauses:
 
 
 class _Runner:
-    """Runs the plan on prompts of random ids, no two alike, the same in every benchmark."""
+    """Runs the plan on prompts of random ids, no two alike."""
 
     def __init__(self, llm: LLM, plan: BenchmarkPlan) -> None:
-        self._llm = llm
         self._plan = plan
-        self._random = random.Random(0)
+        self._requests = RandomRequests(llm)
 
     def alone(self) -> list[RequestMetrics]:
         """One request."""
-        return self._generate(1, self._plan.prompt_tokens, self._plan.new_tokens)
+        return self._requests.run([Shape(self._plan.prompt_tokens, self._plan.new_tokens)])
 
     def long(self) -> list[RequestMetrics]:
         """The longer prompt, for its first token."""
-        return self._generate(1, self._plan.prefill_tokens, 1)
+        return self._requests.run([Shape(self._plan.prefill_tokens, 1)])
 
     def together(self) -> list[RequestMetrics]:
         """A batch of requests."""
-        return self._generate(self._plan.batch, self._plan.prompt_tokens, self._plan.new_tokens)
-
-    def _generate(self, batch: int, prompt_tokens: int, new_tokens: int) -> list[RequestMetrics]:
-        vocab_size, draw = self._llm.config.vocab_size, self._random.randrange
-        params = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True)
-        asked = [
-            {"prompt_token_ids": [draw(vocab_size) for _ in range(prompt_tokens)]}
-            for _ in range(batch)
-        ]
-        return [_metrics(output.metrics) for output in self._llm.generate(asked, params)]
-
-
-def _metrics(metrics: RequestMetrics | None) -> RequestMetrics:
-    if metrics is None:
-        raise EngineError("a request of the benchmark ended without metrics; run it again")
-    return metrics
-
-
-def _ttft(run: Sequence[RequestMetrics]) -> float:
-    """Seconds until every request of a run had its first token."""
-    return max(metrics.ttft_seconds or 0.0 for metrics in run)
+        shape = Shape(self._plan.prompt_tokens, self._plan.new_tokens)
+        return self._requests.run([shape] * self._plan.batch)
 
 
 def _decode_rate(run: Sequence[RequestMetrics], paused_seconds: float = 0.0) -> float:
