@@ -14,7 +14,7 @@ from dashinfer_lab.hub.checkpoint import Checkpoint
 __all__ = ["match_weights", "row_blocks"]
 
 _PREFIX = "model."
-_HEAD = "lm_head.weight"
+_HEADS = ("lm_head.weight", "transformer.output_layer.weight")
 _FLOATS = {"float32", "float16", "bfloat16"}
 _BLOCK_BYTES = 16 << 20
 
@@ -45,8 +45,10 @@ def match_weights(graph: ModelGraph, checkpoint: Checkpoint) -> Mapping[str, str
             f"{checkpoint.source} does not fit model type {graph.config.model_type!r}: "
             + "; ".join(part for part in parts if part)
         )
-    if graph.config.tie_word_embeddings and _HEAD in present:
-        _require_tied(checkpoint, matched["model.embed_tokens.weight"])
+    for weight in graph.weights:
+        if weight.role == "tied":
+            for head in present.intersection(_HEADS):
+                _require_tied(checkpoint, matched[weight.name], head)
     return matched
 
 
@@ -63,8 +65,8 @@ def _spelling(name: str, present: set[str]) -> str | None:
 
 
 def _is_ignorable(name: str, graph: ModelGraph) -> bool:
-    tied_head = graph.config.tie_word_embeddings and name == _HEAD
-    return tied_head or name.endswith(".rotary_emb.inv_freq")
+    tied_head = graph.config.tie_word_embeddings and name in _HEADS
+    return tied_head or name.endswith((".rotary_emb.inv_freq", ".rotary_pos_emb.inv_freq"))
 
 
 def _misfits(
@@ -85,15 +87,15 @@ def _count_and_list(what: str, names: list[str]) -> str:
     return f"{len(names)} {what}: {', '.join(names)}" if names else ""
 
 
-def _require_tied(checkpoint: Checkpoint, embedding: str) -> None:
+def _require_tied(checkpoint: Checkpoint, embedding: str, head: str) -> None:
     """Refuse a head that differs from the embedding the config ties it to."""
     shape = tuple(checkpoint.info(embedding).shape)
-    same = tuple(checkpoint.info(_HEAD).shape) == shape
+    same = tuple(checkpoint.info(head).shape) == shape
     for rows in row_blocks(shape, 1) if same else ():
-        same = same and _equal(checkpoint.read(_HEAD, rows), checkpoint.read(embedding, rows))
+        same = same and _equal(checkpoint.read(head, rows), checkpoint.read(embedding, rows))
     if not same:
         raise CheckpointError(
-            f"{checkpoint.source}: config ties the head to the embedding, but {_HEAD} differs from "
+            f"{checkpoint.source}: config ties the head to the embedding, but {head} differs from "
             f"{embedding}; set tie_word_embeddings to false in config.json if the head is meant"
         )
 

@@ -22,6 +22,8 @@ class Family:
     architecture: str
     aliases: tuple[str, ...] = ()
     """Names that DashInfer has for it."""
+    also: tuple[str, ...] = ()
+    """Other classes of the same architecture."""
     context_length: int = 2048
     num_kv_heads: int | None = None
     head_dim: int | None = None
@@ -72,12 +74,17 @@ FAMILIES = (
         )
         for model_type, architecture in (("glm", "GlmForCausalLM"), ("glm4", "Glm4ForCausalLM"))
     ),
+    Family(
+        "chatglm", "ChatGLMModel", ("ChatGLM_v2", "ChatGLM_v3", "ChatGLM_v4"),
+        ("ChatGLMForConditionalGeneration",),
+        bias_key="attention_bias", partial_rotary=0.5, interleaved=True,
+    ),
 )  # fmt: skip
 
 
 def family_of_architecture(name: str) -> Family | None:
     """Return the family of a class in `architectures`."""
-    return next((family for family in FAMILIES if family.architecture == name), None)
+    return next((each for each in FAMILIES if name in (each.architecture, *each.also)), None)
 
 
 def family_of_model_type(name: object) -> Family | None:

@@ -19,6 +19,7 @@ from dashinfer_lab.hub.families import (
     family_of_architecture,
     family_of_model_type,
 )
+from dashinfer_lab.hub.original_keys import in_common_words
 from dashinfer_lab.hub.refusals import refuse_unsupported, refuse_window
 from dashinfer_lab.hub.rope_settings import rope_context_length, rope_settings
 
@@ -35,6 +36,7 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
     contradict one another, UnsupportedModelError for what this version cannot run.
     """
     family = _family(config)
+    config = in_common_words(family.model_type, config)
     refuse_unsupported(config)
     num_heads = size_of(config, "num_attention_heads")
     num_kv_heads = size_of(config, "num_key_value_heads", family.num_kv_heads or num_heads)

@@ -24,8 +24,9 @@ __all__ = ["SafetensorsCheckpoint", "canonical"]
 T = TypeVar("T")
 
 _PREFIX = "model."
+_ROOTS = (_PREFIX, "transformer.")
 _HEAD_PREFIX = "lm_head."
-_BUFFER = re.compile(r".*\.rotary_emb\.(inv_freq|cos_cached|sin_cached)")
+_BUFFER = re.compile(r".*\.rotary_(pos_)?emb\.(inv_freq|cos_cached|sin_cached)")
 _README_BYTES = 1 << 14
 
 
@@ -136,7 +137,7 @@ class SafetensorsCheckpoint:
 def canonical(tensors: Mapping[str, T]) -> dict[str, T]:
     """Add the prefix `model.` where a checkpoint of the bare decoder lacks it; drop buffers."""
     weights = {name: tensor for name, tensor in tensors.items() if not _BUFFER.fullmatch(name)}
-    if any(name.startswith(_PREFIX) for name in weights):
+    if any(name.startswith(_ROOTS) for name in weights):
         return weights
     return {
         name if name.startswith(_HEAD_PREFIX) else _PREFIX + name: tensor

@@ -51,3 +51,87 @@ def test_a_share_that_makes_no_sense_is_refused(factor: object) -> None:
 def test_a_share_of_no_whole_pairs_is_refused(factor: float) -> None:
     with pytest.raises(UnsupportedModelError, match="no whole number of pairs"):
         model_config(GLM | {"partial_rotary_factor": factor})
+
+
+CHATGLM: dict[str, object] = {
+    "architectures": ["ChatGLMModel"],
+    "model_type": "chatglm",
+    "num_layers": 28,
+    "padded_vocab_size": 65024,
+    "vocab_size": 65000,
+    "hidden_size": 4096,
+    "ffn_hidden_size": 13696,
+    "kv_channels": 128,
+    "num_attention_heads": 32,
+    "multi_query_attention": True,
+    "multi_query_group_num": 2,
+    "seq_length": 8192,
+    "add_qkv_bias": True,
+    "rmsnorm": True,
+    "original_rope": True,
+}
+
+
+@pytest.mark.parametrize("architecture", ["ChatGLMModel", "ChatGLMForConditionalGeneration"])
+def test_the_keys_of_chatglm_are_read(architecture: str) -> None:
+    config = model_config(CHATGLM | {"architectures": [architecture]})
+
+    assert (config.num_layers, config.vocab_size, config.intermediate_size) == (28, 65024, 13696)
+    assert (config.num_kv_heads, config.head_dim, config.context_length) == (2, 128, 8192)
+    assert config.attention_bias
+    assert config.norm_eps == 1e-5
+    assert config.rope == RopeConfig(partial_factor=0.5, interleaved=True)
+
+
+def test_a_chatglm_without_groups_has_as_many_keys_as_queries() -> None:
+    assert model_config(CHATGLM | {"multi_query_attention": False}).num_kv_heads == 32
+
+
+@pytest.mark.parametrize(
+    ("change", "theta", "factor"),
+    [
+        ({"rope_ratio": 50}, 500000.0, 1.0),
+        ({"rope_ratio": 500}, 5000000.0, 1.0),
+        ({"model_type": "ChatGLM_v3", "architectures": None, "rope_ratio": 2}, 20000.0, 1.0),
+        ({"model_type": "ChatGLM_v4", "rope_ratio": 1}, 10000.0, 1.0),
+        ({"model_type": "ChatGLM_v2", "rope_ratio": 16}, 10000.0, 16.0),
+    ],
+    ids=str,
+)
+def test_the_ratio_stretches_the_base_or_in_chatglm_2_positions(
+    change: dict[str, object], theta: float, factor: float
+) -> None:
+    rope = model_config(CHATGLM | change).rope
+
+    assert (rope.theta, rope.factor) == (theta, factor)
+    assert rope.scaling == ("linear" if factor != 1 else "none")
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"rope_ratio": 16}, 'model_type to "ChatGLM_v2" or "ChatGLM_v3"'),
+        ({"position_encoding_2d": True}, "position_encoding_2d"),
+        ({"rmsnorm": False}, "rmsnorm"),
+        ({"post_layer_norm": False}, "post_layer_norm"),
+        ({"add_bias_linear": True}, "add_bias_linear"),
+        ({"original_rope": False}, "original_rope"),
+        ({"apply_residual_connection_post_layernorm": True}, "post_layernorm"),
+        ({"interleaved_qkv": True}, "interleaved_qkv"),
+        ({"pre_seq_len": 128}, "pre_seq_len 128"),
+        ({"quantization_bit": 4}, "quantization_bit 4"),
+        ({"rope_theta": 5e5}, "rope_theta"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_run_of_chatglm_is_refused_by_name(
+    change: dict[str, object], named: str
+) -> None:
+    with pytest.raises(UnsupportedModelError, match=named):
+        model_config(CHATGLM | change)
+
+
+@pytest.mark.parametrize("key", ["num_layers", "padded_vocab_size", "kv_channels", "seq_length"])
+def test_a_missing_size_of_chatglm_has_the_files_own_name(key: str) -> None:
+    with pytest.raises(CheckpointError, match=f"no {key}"):
+        model_config(CHATGLM | {key: None})

@@ -10,13 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-__all__ = ["CASES", "NUM_TOKENS", "FamilyCase", "token_ids"]
+__all__ = ["CASES", "NUM_TOKENS", "FamilyCase", "OuterNames", "token_ids"]
 
 NUM_TOKENS = 149
 """Past one attention segment (128 keys) and several pages; a prime."""
@@ -77,6 +77,40 @@ _GLM = {
     "mlp.gate_up_proj.weight": (2 * INNER, HIDDEN),
     "mlp.down_proj.weight": (HIDDEN, INNER),
 }
+_CHATGLM = {
+    "input_layernorm.weight": (HIDDEN,),
+    "self_attention.query_key_value.weight": (Q_WIDTH + 2 * KV_WIDTH, HIDDEN),
+    "self_attention.query_key_value.bias": (Q_WIDTH + 2 * KV_WIDTH,),
+    "self_attention.dense.weight": (HIDDEN, Q_WIDTH),
+    "post_attention_layernorm.weight": (HIDDEN,),
+    "mlp.dense_h_to_4h.weight": (2 * INNER, HIDDEN),
+    "mlp.dense_4h_to_h.weight": (HIDDEN, INNER),
+}
+_CHATGLM_CONFIG: dict[str, object] = {
+    "architectures": ["ChatGLMModel"],
+    "model_type": "chatglm",
+    "num_layers": LAYERS,
+    "padded_vocab_size": VOCAB,
+    "hidden_size": HIDDEN,
+    "ffn_hidden_size": INNER,
+    "kv_channels": HEAD_DIM,
+    "num_attention_heads": HEADS,
+    "multi_query_attention": True,
+    "multi_query_group_num": KV_HEADS,
+    "seq_length": 256,
+    "layernorm_epsilon": 1e-5,
+    "rmsnorm": True,
+    "post_layer_norm": True,
+    "add_bias_linear": False,
+    "add_qkv_bias": True,
+    "apply_query_key_layer_scaling": True,
+    "apply_residual_connection_post_layernorm": False,
+    "original_rope": True,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
 _POST_NORMS = {
     "post_self_attn_layernorm.weight": (HIDDEN,), "post_mlp_layernorm.weight": (HIDDEN,)
 }  # fmt: skip
@@ -91,6 +125,23 @@ _INTERNLM2 = {
 }
 
 
+class OuterNames(NamedTuple):
+    """What a checkpoint calls what is outside its layers, and where these are."""
+
+    embedding: str = "model.embed_tokens"
+    layers: str = "model.layers"
+    norm: str = "model.norm"
+    head: str = "lm_head"
+
+
+_LLAMA_NAMES = OuterNames()
+INTERNLM2_NAMES = OuterNames("model.tok_embeddings", head="output")
+CHATGLM_NAMES = OuterNames(
+    "transformer.embedding.word_embeddings", "transformer.encoder.layers",
+    "transformer.encoder.final_layernorm", "transformer.output_layer",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyCase:
     """A checkpoint: config.json beside the common sizes, and the tensors of a layer."""
@@ -98,26 +149,27 @@ class FamilyCase:
     name: str
     config: Mapping[str, object]
     layer: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _LAYER)
+    outer: OuterNames = _LLAMA_NAMES
+    common: bool = True
+    """Whether the common sizes are part of config.json."""
 
     def tensors(self) -> dict[str, NDArray[np.float32]]:
         """Weights under the checkpoint's names; the same on every machine and NumPy."""
-        is_internlm = self.layer.keys() >= _INTERNLM2.keys()
-        embedding = "model.tok_embeddings" if is_internlm else "model.embed_tokens"
-        head = "output" if is_internlm else "lm_head"
-        shapes = {f"{embedding}.weight": (VOCAB, HIDDEN), "model.norm.weight": (HIDDEN,)}
+        names = self.outer
+        shapes = {f"{names.embedding}.weight": (VOCAB, HIDDEN), f"{names.norm}.weight": (HIDDEN,)}
         shapes |= {
-            f"model.layers.{i}.{name}": shape
+            f"{names.layers}.{i}.{name}": shape
             for i in range(LAYERS)
             for name, shape in self.layer.items()
         }
         if not self.whole_config().get("tie_word_embeddings"):
-            shapes[f"{head}.weight"] = (VOCAB, HIDDEN)
+            shapes[f"{names.head}.weight"] = (VOCAB, HIDDEN)
         random = np.random.RandomState(7)  # its stream is frozen
         return {name: _wide(name, shape, random) for name, shape in shapes.items()}
 
     def whole_config(self) -> dict[str, object]:
         """The contents of config.json."""
-        return {**_SIZES, **self.config}
+        return {**(_SIZES if self.common else {}), **self.config}
 
     def write(self, directory: Path) -> Path:
         """Write config.json and model.safetensors."""
@@ -141,7 +193,7 @@ def _wide(name: str, shape: tuple[int, ...], random: Any) -> NDArray[np.float32]
     if "embed" in name:
         return noise.astype(np.float32)
     # A gain of 1.5 gives scores of standard deviation 2, so that some keys win.
-    gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "qkv")) else 1.0
+    gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "qkv", "query_key")) else 1.0
     return (gain * noise / shape[1] ** 0.5).astype(np.float32)
 
 
@@ -183,7 +235,10 @@ CASES = (
     FamilyCase(
         "phi3", _named("Phi3ForCausalLM", "phi3", sliding_window=256), _PHI3
     ),
-    FamilyCase("internlm2", _named("InternLM2ForCausalLM", "internlm2", bias=False), _INTERNLM2),
+    FamilyCase(
+        "internlm2", _named("InternLM2ForCausalLM", "internlm2", bias=False), _INTERNLM2,
+        INTERNLM2_NAMES,
+    ),
     FamilyCase(
         "internlm2 with biases",
         _named(
@@ -192,6 +247,7 @@ CASES = (
         ),
         _INTERNLM2
         | {"attention.wqkv.bias": (Q_WIDTH + 2 * KV_WIDTH,), "attention.wo.bias": (HIDDEN,)},
+        INTERNLM2_NAMES,
     ),
     FamilyCase("glm", _named("GlmForCausalLM", "glm"), _GLM | _QKV_BIASES),
     FamilyCase(
@@ -203,6 +259,14 @@ CASES = (
             },
         ),
         _GLM | _POST_NORMS,
+    ),
+    FamilyCase(
+        "chatglm", {**_CHATGLM_CONFIG, "rope_ratio": 50}, _CHATGLM, CHATGLM_NAMES, common=False
+    ),
+    FamilyCase(
+        "chatglm 2, stretched",
+        {**_CHATGLM_CONFIG, "model_type": "ChatGLM_v2", "rope_ratio": 2.5},
+        _CHATGLM, CHATGLM_NAMES, common=False,
     ),
     FamilyCase("llama, linear", _rope(type="linear", factor=2.5)),
     FamilyCase("llama, dynamic", _rope(type="dynamic", factor=4.0)),

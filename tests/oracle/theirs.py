@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from safetensors.numpy import save_file
 
-from tests.model.family_cases import HEAD_DIM, HEADS, KV_HEADS, FamilyCase
+from tests.model.family_cases import (
+    CHATGLM_NAMES,
+    HEAD_DIM,
+    HEADS,
+    INTERNLM2_NAMES,
+    KV_HEADS,
+    FamilyCase,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -22,8 +29,9 @@ def transformers_model(case: FamilyCase, directory: Path) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
     case.write(directory)
-    if case.whole_config()["model_type"] == "internlm2":
-        directory = _as_llama(case, directory / "as_llama")
+    relay = _RELAID.get(case.outer)
+    if relay is not None:
+        directory = relay(case, directory / "relaid")
     model, report = AutoModelForCausalLM.from_pretrained(
         directory, dtype="float32", attn_implementation="eager", output_loading_info=True
     )
@@ -61,7 +69,64 @@ def _as_llama(case: FamilyCase, directory: Path) -> Path:
     config = case.whole_config()
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
     config["attention_bias"] = config.pop("bias")
+    return _written(config, tensors, directory)
+
+
+_GLM_NAMES = {
+    "transformer.embedding.word_embeddings": "model.embed_tokens",
+    "transformer.encoder.layers": "model.layers",
+    "transformer.encoder.final_layernorm": "model.norm",
+    "transformer.output_layer": "lm_head",
+    "self_attention.dense": "self_attn.o_proj",
+    "dense_h_to_4h": "gate_up_proj",
+    "dense_4h_to_h": "down_proj",
+}
+
+
+def _as_glm(case: FamilyCase, directory: Path) -> Path:
+    """Lay ChatGLM out as transformers does GLM: the same decoder, q, k and v apart."""
+    tensors: dict[str, np.ndarray] = {}
+    for name, tensor in case.tensors().items():
+        for theirs, glms in _GLM_NAMES.items():
+            name = name.replace(theirs, glms)
+        if "query_key_value" not in name:
+            tensors[name] = tensor
+            continue
+        ends = [HEADS * HEAD_DIM, (HEADS + KV_HEADS) * HEAD_DIM]
+        for part, rows in zip("qkv", np.split(tensor, ends), strict=True):
+            target = name.replace("self_attention.query_key_value", f"self_attn.{part}_proj")
+            tensors[target] = np.ascontiguousarray(rows)
+    stated = case.whole_config()
+    ratio, is_second = stated["rope_ratio"], stated["model_type"] == "ChatGLM_v2"
+    rope: dict[str, object] = {"rope_type": "default", "partial_rotary_factor": 0.5}
+    if is_second:  # it divides positions, later ones multiply the base
+        rope |= {"rope_type": "linear", "factor": ratio, "rope_theta": 10000.0}
+    else:
+        rope |= {"rope_theta": 10000.0 * ratio}
+    config = {
+        "architectures": ["GlmForCausalLM"],
+        "model_type": "glm",
+        "vocab_size": stated["padded_vocab_size"],
+        "hidden_size": stated["hidden_size"],
+        "intermediate_size": stated["ffn_hidden_size"],
+        "num_hidden_layers": stated["num_layers"],
+        "num_attention_heads": stated["num_attention_heads"],
+        "num_key_value_heads": stated["multi_query_group_num"],
+        "head_dim": stated["kv_channels"],
+        "max_position_embeddings": stated["seq_length"],
+        "rms_norm_eps": stated["layernorm_epsilon"],
+        "attention_bias": stated["add_qkv_bias"],
+        "rope_parameters": rope,
+        "pad_token_id": 0,
+    }
+    return _written(config, tensors, directory)
+
+
+def _written(config: object, tensors: dict[str, np.ndarray], directory: Path) -> Path:
     directory.mkdir()
     (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
     save_file(tensors, directory / "model.safetensors", {"format": "pt"})
     return directory
+
+
+_RELAID = {INTERNLM2_NAMES: _as_llama, CHATGLM_NAMES: _as_glm}
