@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.async_stream import RequestStream
 from dashinfer_lab.engine import RequestHandle
-from dashinfer_lab.errors import EngineClosedError, RequestError
+from dashinfer_lab.errors import ConfigError, EngineClosedError, RequestError
 from dashinfer_lab.llm import LLM
 from dashinfer_lab.prompts import Message, Prompt, options_for
 from dashinfer_lab.sampling import SamplingParams
@@ -37,11 +37,16 @@ class AsyncEngineArgs:
 class AsyncLLM:
     """Load `model` as `LLM` does and generate in an event loop; a context manager of both kinds.
 
+    model: an `LLM` is shared instead, and takes no options; whoever made it may go on with it.
     Loading takes its time in the caller's thread; afterwards the engine's own thread computes.
     """
 
     def __init__(self, model: Any, **options: Any) -> None:
-        self.llm: Final = LLM(model, **options)
+        if isinstance(model, LLM) and options:
+            raise ConfigError(
+                f"{', '.join(options)}: {model!r} is loaded already, give them to `LLM`"
+            )
+        self.llm: Final = model if isinstance(model, LLM) else LLM(model, **options)
         self._ids: Final = itertools.count()
         self._streams: Final[weakref.WeakValueDictionary[str, RequestStream]] = (
             weakref.WeakValueDictionary()
@@ -60,7 +65,7 @@ class AsyncLLM:
         *,
         priority: int = 0,
     ) -> RequestStream:
-        """Answer a prompt, or messages: iterate with `async for`, or with `for` outside a loop.
+        """Answer a prompt, or messages: `await` it, or iterate, outside a loop with `for`.
 
         Leaving the iteration, or cancelling its task, cancels in the engine. Without parameters
         the answer may take the rest of the context. priority: lower is earlier, as in `generate`.
@@ -79,6 +84,12 @@ class AsyncLLM:
         stream = RequestStream(name, text, begin)
         self._streams[name] = stream
         return stream
+
+    def chat(
+        self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
+    ) -> RequestStream:
+        """Answer a conversation through the model's chat template, as `generate` does."""
+        return self.generate(messages, sampling_params)
 
     async def abort(self, request_id: str) -> None:
         """Cancel a request by its name; nothing where it ended, or is not known."""

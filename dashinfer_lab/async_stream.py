@@ -1,5 +1,7 @@
 """One prompt's outputs as they grow, for `async for` in an event loop and `for` outside one.
 
+`await` gives the whole answer at once.
+
               iterated                all choices ended
 unstarted ──────────────▶ running ─────────────────────▶ ended
     │                        │  loop left, task cancelled, stream dropped, aborted
@@ -12,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from dashinfer_lab.engine import RequestHandle
 from dashinfer_lab.errors import EngineBusyError, RequestError
@@ -29,7 +31,7 @@ _RETRY_SECONDS: Final = 0.02
 
 
 class RequestStream:
-    """Iterate once. Each `RequestOutput` holds all so far; the last is finished.
+    """Iterate once, or await once. Each `RequestOutput` holds all so far; the last is finished.
 
     The request begins with the iteration, where a refused prompt raises `RequestError`.
     """
@@ -52,6 +54,10 @@ class RequestStream:
     async def aclose(self) -> None:
         """End it, as one closes an asynchronous generator."""
         self.cancel()
+
+    def __await__(self) -> Generator[Any, None, RequestOutput]:
+        """Wait for the end in an event loop: the output that `LLM.generate` would give."""
+        return self._last().__await__()
 
     def __aiter__(self) -> AsyncIterator[RequestOutput]:
         self._require_first()
@@ -101,6 +107,14 @@ class RequestStream:
     def ended(self) -> bool:
         """Whether the last output was told."""
         return self._told[1] == len(self._handles)
+
+    async def _last(self) -> RequestOutput:
+        last: RequestOutput | None = None
+        async for output in self:
+            last = output
+        if last is None:
+            raise RequestError(f"request {self.request_id} was aborted before it began")
+        return last
 
     def _outputs(self) -> Iterator[RequestOutput]:
         """Wait on this thread; leaving the loop cancels."""

@@ -19,7 +19,7 @@ from dashinfer_lab import (
     SamplingParams,
 )
 from dashinfer_lab.engine import EngineOptions
-from dashinfer_lab.errors import EngineClosedError, RequestError
+from dashinfer_lab.errors import ConfigError, EngineClosedError, RequestError
 
 PROMPT = {"prompt_token_ids": [1, 7, 9]}
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
@@ -69,6 +69,47 @@ def test_a_notebook_cell_may_iterate_without_waiting_for_the_loop(engine: AsyncL
         return list(engine.generate(PROMPT, GREEDY))[-1].outputs[0].token_ids
 
     assert run(cell()) == expected(engine)
+
+
+def test_an_answer_is_awaited_whole(engine: AsyncLLM) -> None:
+    async def cell() -> tuple[RequestOutput, list[RequestOutput]]:
+        return await engine.generate(PROMPT, GREEDY), await asyncio.gather(
+            *(engine.generate(PROMPT, GREEDY) for _ in range(3))
+        )
+
+    one, several = run(cell())
+
+    assert one.finished
+    assert [it.outputs[0].token_ids for it in (one, *several)] == [expected(engine)] * 4
+
+
+def test_awaiting_a_request_that_is_cancelled_or_aborted_ends(engine: AsyncLLM) -> None:
+    async def cell() -> str | None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(engine.generate(PROMPT, LONG), 0.05)
+        await settled(engine)
+        early = engine.generate(PROMPT, LONG, "early")
+        await engine.abort("early")
+        with pytest.raises(RequestError, match="early was aborted"):
+            await early
+        named = asyncio.ensure_future(engine.generate(PROMPT, LONG, "late"))
+        while not engine.llm.engine.stats().num_running:
+            await asyncio.sleep(0.001)
+        await engine.abort("late")
+        ended = await named
+        await settled(engine)
+        return ended.outputs[0].finish_reason
+
+    assert run(cell()) == "cancelled"
+
+
+def test_a_loaded_model_is_shared(engine: AsyncLLM) -> None:
+    async def cell() -> list[int]:
+        return (await AsyncLLM(engine.llm).generate(PROMPT, GREEDY)).outputs[0].token_ids
+
+    assert run(cell()) == expected(engine)
+    with pytest.raises(ConfigError, match="threads"):
+        AsyncLLM(engine.llm, threads=1)
 
 
 def test_other_tasks_go_on_meanwhile(engine: AsyncLLM) -> None:
