@@ -7,6 +7,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
@@ -128,6 +129,13 @@ class Demo:
     def __repr__(self) -> str:
         return f"<Demo {self.url}{'' if self._thread.is_alive() else ', closed'}>"
 
+    def _repr_html_(self) -> str:
+        """A link for a notebook's cell: where a proxy shows the page, if there is one."""
+        if not self._thread.is_alive():
+            return escape(repr(self))
+        url = escape(self.url if self.proxy_url is None else f"{self.proxy_url.rstrip('/')}/")
+        return f"<a href='{url}' target='_blank' rel='noopener'>{url}</a>"
+
 
 def serve(
     model: str = "smollm2-135m",
@@ -139,15 +147,15 @@ def serve(
 ) -> Demo:
     """Load `model` and serve the page; in a process that serves one already, instead of it.
 
+    Then the page keeps its address, and the former's models are closed before the new one loads.
     load: makes models, by default `LLM`.  progress: told of the first model's fetch and conversion.
     Raises what `LLM` raises, and `ConfigError` for a port that is taken.
     """
     options = options or DemoOptions()
     if find_spec("gradio") is None:
         raise ConfigError("the demo needs Gradio: pip install 'dashinfer-lab[demo]'")
-    while _served:
-        _served[-1].close()
-    listener = _listen(options.host, options.port)
+    former = _end_served()
+    listener = _listen(options.host, options.port, former)
     shelf = ModelShelf(load or _loader(options.threads))
     try:
         app, root_path = _app(model, weights, options, listener, shelf, progress)
@@ -235,9 +243,18 @@ def _loader(threads: int | None) -> Load:
     return load
 
 
-def _listen(host: str, port: int | None) -> socket.socket:
-    """Take `port`, or the first free one from 7860 on."""
-    wanted = [port] if port is not None else range(_FIRST_PORT, _FIRST_PORT + _PORTS)
+def _end_served() -> list[int]:
+    """End the page that is served; return its port."""
+    ports = [demo.port for demo in _served]
+    while _served:
+        _served[-1].close()
+    return ports
+
+
+def _listen(host: str, port: int | None, former: list[int]) -> socket.socket:
+    """Take `port`, or the first free one of `former` and from 7860 on."""
+    usual = [*former, *range(_FIRST_PORT, _FIRST_PORT + _PORTS)]
+    wanted = usual if port is None else [port]
     for each in wanted:
         listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -250,5 +267,5 @@ def _listen(host: str, port: int | None) -> socket.socket:
                 raise ConfigError(f"cannot listen on {host}:{each}: {error.strerror}") from error
         else:
             return listener
-    taken = f"port {port} is" if port is not None else f"ports {wanted[0]} to {wanted[-1]} are"
+    taken = f"port {port} is" if port is not None else f"ports {_FIRST_PORT} to {usual[-1]} are"
     raise ConfigError(f"{taken} taken on {host}: end what uses it, or name another with port=")

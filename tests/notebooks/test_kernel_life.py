@@ -58,6 +58,18 @@ def timed(cell: str) -> str:
     return TIMED.format(cell=textwrap.indent(cell, "    "))
 
 
+DEMO = """
+import gc
+import threading
+from urllib.request import urlopen
+from dashinfer_lab import LLM
+from dashinfer_lab.demo import serve
+
+alive = lambda: [it for it in gc.get_objects() if isinstance(it, LLM) and it.engine.alive]
+ours = lambda: sorted(it.name for it in threading.enumerate() if "dashinfer" in it.name)
+demo = serve("smollm2-135m", "a16w8")
+urlopen(demo.url).close()
+"""
 RUNNING = "llm.engine.stats().num_running + llm.engine.stats().num_queued"
 SETTLED = f"next(n for _ in iter(int, 1) for n in [{RUNNING}] if n == 0)"
 
@@ -117,13 +129,52 @@ def test_both_forms_of_a_call_work_while_the_cells_event_loop_runs(kernel: Noteb
 
     reply = kernel.run(
         "import asyncio\n"
+        "from dashinfer_lab import AsyncLLM\n"
         "assert asyncio.get_running_loop().is_running()\n"
-        "waited = await asyncio.gather(*(asyncio.to_thread(answer) for _ in range(3)))\n"
-        "print(answer(), *waited, sep='\\n')"
+        "engine = AsyncLLM(llm)\n"
+        "one = await engine.generate('The capital of France is', greedy)\n"
+        "asked = (engine.generate('The capital of France is', greedy) for _ in range(3))\n"
+        "several = await asyncio.gather(*asked)\n"
+        "print(answer(), *(it.outputs[0].token_ids for it in (one, *several)), sep='\\n')"
     )
 
-    assert reply.error is None
-    assert reply.text.splitlines() == [expected] * 4
+    assert reply.error is None, reply
+    assert reply.text.splitlines() == [expected] * 5
+
+
+def test_a_conversation_is_answered_by_await_and_without(kernel: NotebookKernel) -> None:
+    reply = kernel.run(
+        "asked = [{'role': 'user', 'content': 'Name one planet.'}]\n"
+        "(sync,) = llm.chat(asked, greedy)\n"
+        "waited = await AsyncLLM(llm).chat(asked, greedy)\n"
+        "print(sync.outputs[0].text, waited.outputs[0].text, sep='\\n---\\n')"
+    )
+
+    assert reply.error is None, reply
+    one, other = reply.text.rstrip("\n").split("\n---\n")
+    assert one == other != ""
+
+
+def test_running_the_demo_cell_again_serves_in_place_of_the_former(
+    kernels: Callable[[], NotebookKernel],
+) -> None:
+    pytest.importorskip("gradio", reason="pip install 'dashinfer-lab[demo]'")
+    kernel = kernels()
+    assert kernel.run(DEMO).error is None
+    process = psutil.Process(int(kernel.value("__import__('os').getpid()")))
+    address = kernel.value("demo.url")
+    weight_bytes = int(kernel.value("sum(it.memory().weight_bytes for it in alive())"))
+    memory_before, threads_before = process.memory_info().rss, kernel.value("ours()")
+
+    for _ in range(2):
+        reply = kernel.run(DEMO)
+        assert reply.error is None, reply
+        assert kernel.value("demo.url") == address
+        assert kernel.value("urlopen(demo.url).status") == "200"
+
+    assert kernel.value("len(alive())") == "1"
+    assert process.memory_info().rss - memory_before < weight_bytes / 2
+    assert kernel.value("ours()") == threads_before
 
 
 def test_without_ipywidgets_loading_shows_a_bar_of_text(
