@@ -35,7 +35,8 @@ def settings_column(context: DemoContext) -> Controls:
     say = context.say
     with gr.Group():
         model, weights = _pickers(context)
-        hint = gr.HTML(_hint(context, context.models[0]), elem_classes=["hint"])
+        told = _hint(context, context.models[0])
+        hint = gr.HTML(told, visible=bool(told), elem_classes=["hint"])
     panel = gr.HTML(_glance(context)(None, context.weights), elem_id="facts")
     with gr.Accordion(say("chat.system"), open=False, elem_id="system-prompt"):
         system = gr.Textbox(
@@ -113,12 +114,18 @@ def _glance(context: DemoContext) -> Callable[[Any, Any], str]:
 
 
 def _load(context: DemoContext) -> Callable[[Any, Any], Awaitable[list[Any]]]:
+    import gradio as gr
+
     async def load(model: Any, weights: Any) -> list[Any]:
         choice = context.choice(model, weights)
         with context.refusals():
             await asyncio.to_thread(context.shelf.fetch, choice)
-        facts = facts_html(context.shelf.peek(choice), context.say)
-        return [_hint(context, choice.model), facts, *_stated(context, model, weights)]
+        facts, told = (
+            facts_html(context.shelf.peek(choice), context.say),
+            _hint(context, choice.model),
+        )
+        hint = gr.update(value=told, visible=bool(told))
+        return [hint, facts, *_stated(context, model, weights)]
 
     return load
 

@@ -105,7 +105,7 @@ _PANEL = {
     "panel.layers": Sentence("{kind}, {layers} layers", "{kind}，{layers} 层"),
     "panel.context": Sentence("Context", "上下文"),
     "panel.context_tokens": Sentence("{count} tokens", "{count} 个词元"),
-    "panel.not_loaded": Sentence("not loaded yet", "尚未加载"),
+    "panel.not_loaded": Sentence("loads with the next message", "下次发送时加载"),
 }
 
 _COMPARE = {
