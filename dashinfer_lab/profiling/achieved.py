@@ -16,13 +16,15 @@ __all__ = ["Achieved", "Bound", "achieved_by", "achieved_in_all"]
 
 Bound = Literal["memory", "compute"]
 _GIGA = 1e9
+_SHORTEST_SECONDS = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Achieved:
     """Work and time of some calls, against `roof`, None where none was measured.
 
-    work: None where a kernel among them has no formula, see `WORK`.
+    work: None where a kernel among them has no formula, see `WORK`. Rates are None, too, where the
+    time is so short that the worker that keeps it left the work to others.
     """
 
     opname: str
@@ -33,12 +35,12 @@ class Achieved:
     @property
     def gbs(self) -> float | None:
         """10**9 bytes a second."""
-        return None if self.work is None else _rate(self.work.num_bytes, self.seconds)
+        return None if self.work is None else self._rate(self.work.num_bytes)
 
     @property
     def gflops(self) -> float | None:
         """10**9 operations a second."""
-        return None if self.work is None else _rate(self.work.flops, self.seconds)
+        return None if self.work is None else self._rate(self.work.flops)
 
     @property
     def intensity(self) -> float | None:
@@ -58,7 +60,12 @@ class Achieved:
         Above 1 where the bytes lay in a cache, or the products were of integers.
         """
         limits = self._least_seconds()
-        return None if limits is None or not self.seconds else max(limits) / self.seconds
+        if limits is None or self.seconds < _SHORTEST_SECONDS:
+            return None
+        return max(limits) / self.seconds
+
+    def _rate(self, amount: float) -> float | None:
+        return amount / self.seconds / _GIGA if self.seconds >= _SHORTEST_SECONDS else None
 
     def _least_seconds(self) -> tuple[float, float] | None:
         if self.work is None or self.roof is None:
@@ -82,10 +89,6 @@ class Achieved:
             "bound": self.bound,
             "roof_fraction": self.roof_fraction,
         }
-
-
-def _rate(amount: float, seconds: float) -> float:
-    return amount / seconds / _GIGA if seconds else 0.0
 
 
 def achieved_by(

@@ -72,7 +72,7 @@ def _phase(phase: PhaseProfile, lang: Language) -> Iterator[str]:
     yield _title(
         say(
             lang,
-            "phase",
+            "phase" if len(phase.steps) != 1 else "phase_of_one_step",
             phase=say(lang, phase.phase),
             steps=len(phase.steps),
             tokens=phase.num_tokens,
@@ -132,14 +132,18 @@ def _achieved_cells(each: Achieved | None, lang: Language) -> list[str]:
     fraction, bound = each.roof_fraction, each.bound
     return [
         _cell(f"{each.work.num_bytes / 1e6:.1f}"),
-        _cell(f"{each.gbs or 0:.1f}"),
-        _cell(f"{each.gflops or 0:.1f}"),
+        _cell(_figure(each.gbs)),
+        _cell(_figure(each.gflops)),
         _cell(f"{each.intensity or 0:.2f}"),
         _cell("–")
         if fraction is None
         else _bar_cell(f"{100 * fraction:.0f} %", min(1.0, fraction), _ORANGE),
         _cell("–" if bound is None else escape(say(lang, bound))),
     ]
+
+
+def _figure(rate: float | None) -> str:
+    return "–" if rate is None else f"{rate:.1f}"
 
 
 def _requests(lines: Sequence[RequestTimeline], lang: Language) -> str:

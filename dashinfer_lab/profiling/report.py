@@ -71,7 +71,7 @@ def roof_sentence(profile: OpProfile, lang: Language) -> str:
 def _phase(phase: PhaseProfile, lang: Language) -> Iterator[str]:
     sentence = say(
         lang,
-        "phase",
+        "phase" if len(phase.steps) != 1 else "phase_of_one_step",
         phase=phase.phase,
         steps=len(phase.steps),
         tokens=phase.num_tokens,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.profiling.achieved import Achieved
 from dashinfer_lab.profiling.colours import operator_colours
+from dashinfer_lab.profiling.names_beside import Spot, places_of_names
 from dashinfer_lab.profiling.picture import Pen
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def paint_roofline(pen: Pen, axes: Any, profile: OpProfile) -> None:
     for phase in profile.phases:
         for each in phase.achieved_by_operator():
             share = each.seconds / phase.wall_seconds
-            if each.work and each.work.flops and each.work.num_bytes and share > _SMALLEST_SHARE:
+            if each.gflops and each.intensity and share > _SMALLEST_SHARE:
                 points.append((phase.phase, each, share))
     _set_limits(axes, points, profile.roof)
     if profile.roof is not None:
@@ -43,7 +44,7 @@ def paint_roofline(pen: Pen, axes: Any, profile: OpProfile) -> None:
         axes.scatter(
             each.intensity,
             each.gflops,
-            s=26 + 420 * share,
+            s=_area(share),
             marker=_MARKERS[phase],
             color=colours[each.opname],
             edgecolor=pen.palette.paper,
@@ -119,25 +120,28 @@ def _name_slope(pen: Pen, axes: Any, bandwidth: float) -> None:
 
 
 def _label(pen: Pen, axes: Any, points: list[tuple[Achieved, float]]) -> None:
-    """Name the points that took time; a name that would lie on another one moves down."""
+    """Name the points that took time."""
     from matplotlib.patheffects import withStroke
 
     halo = withStroke(linewidth=2.5, foreground=pen.palette.paper)
-    taken: list[tuple[float, float]] = []
-    for each, share in sorted(points, key=lambda point: -point[1]):
-        if share < _LABELLED_SHARE:
-            continue
-        x, y = axes.transData.transform((each.intensity, each.gflops))
-        shift = 0
-        while any(abs(x - a) < 90 and abs(y + shift - b) < 13 for a, b in taken):
-            shift -= 13
-        taken.append((x, y + shift))
+    points_a_pixel = 72 / pen.figure.dpi
+    spots: list[Spot] = []
+    for each, share in points:
+        x, y = axes.transData.transform((each.intensity, each.gflops)) * points_a_pixel
+        name = pen.drawable(each.opname) if share >= _LABELLED_SHARE else ""
+        spots.append(Spot(x, y, _area(share) ** 0.5, name))
+    for (each, _), spot, beside in zip(points, spots, places_of_names(spots), strict=True):
         axes.annotate(
-            pen.drawable(each.opname),
+            spot.name,
             (each.intensity, each.gflops),
-            xytext=(8 + 9 * share, shift * 72 / pen.figure.dpi - 3),
+            xytext=beside,
             textcoords="offset points",
             fontsize=8,
             zorder=4,
             path_effects=[halo],
         )
+
+
+def _area(share: float) -> float:
+    """Square points of a point that took `share` of the time."""
+    return 26 + 420 * share

@@ -103,7 +103,8 @@ def _paint_step(
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False)
     axes.set_title(pen.say("median_step", phase=pen.say(phase.phase), ms=total))
-    axes.text(0, 1.3, pen.say("layer"), va="bottom", fontsize=6.5, color=pen.palette.faint)
+    beside = {"ha": "right", "va": "bottom", "fontsize": 6.5, "color": pen.palette.faint}
+    axes.text(-0.004, 1.3, pen.say("layer"), transform=axes.get_yaxis_transform(), **beside)
 
 
 def _alternating(pen: Pen, layer: int) -> str:

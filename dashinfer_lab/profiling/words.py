@@ -18,6 +18,12 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
         "{phase}：{steps} 步，{tokens} 个词元，{ms:.2f} ms，{rate:.1f} 词元/秒，"
         "{coverage:.1%} 的时间已归因",
     ),
+    "phase_of_one_step": (
+        "{phase}: {steps} step, {tokens} tokens, {ms:.2f} ms, {rate:.1f} tokens/s, "
+        "{coverage:.1%} accounted for",
+        "{phase}：{steps} 步，{tokens} 个词元，{ms:.2f} ms，{rate:.1f} 词元/秒，"
+        "{coverage:.1%} 的时间已归因",
+    ),
     "nothing": ("no step was profiled", "没有记录到任何步骤"),
     "roof": (
         "roof of this machine: {bandwidth:.1f} GB/s read, {peak:.0f} GFLOP/s of fp32 multiply-adds "

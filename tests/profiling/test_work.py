@@ -8,9 +8,10 @@ from dashinfer_lab import LLM
 from dashinfer_lab.engine.profiler import profiled_ops
 from dashinfer_lab.lower.kernel_table import kernel_table
 from dashinfer_lab.profiling import WORK, ChunkSpan, OpProfile, ProfiledOp, StepShape, Work
+from dashinfer_lab.profiling.achieved import Achieved
 from dashinfer_lab.profiling.work import work_of
 from tests.model.tiny_artifact import tiny_artifact
-from tests.profiling.conftest import PARAMS, PROMPTS
+from tests.profiling.conftest import PARAMS, PROMPTS, ROOF
 
 
 def decode_step(position: int, num_partials: int = 0) -> StepShape:
@@ -91,7 +92,18 @@ def test_the_share_of_the_roof_is_the_least_time_over_the_time(batch: OpProfile)
         # The made roof: 20 GB/s and 100 GFLOP/s.
         reading, computing = each.work.num_bytes / 20e9, each.work.flops / 100e9
         assert each.bound == ("memory" if reading >= computing else "compute")
-        assert each.roof_fraction == pytest.approx(max(reading, computing) / each.seconds)
+        if each.roof_fraction is not None:
+            assert each.roof_fraction == pytest.approx(max(reading, computing) / each.seconds)
+    assert batch.prefill.achieved().roof_fraction is not None
+
+
+def test_a_time_too_short_to_have_done_the_work_has_no_rates() -> None:
+    work = Work(weight_bytes=1000, flops=1000)
+    short, long = (Achieved("sample", seconds, work, ROOF) for seconds in (8e-8, 1e-5))
+
+    assert (short.gbs, short.gflops, short.roof_fraction) == (None, None, None)
+    assert long.gbs == long.gflops == pytest.approx(0.1)
+    assert short.intensity == long.intensity == 1
 
 
 def test_steps_keep_the_shapes_they_had(llm: LLM, batch: OpProfile) -> None:
