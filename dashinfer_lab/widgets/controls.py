@@ -62,4 +62,4 @@ def row(*controls: Any) -> Any:
     """Controls beside each other, below where it is narrow."""
     from ipywidgets import HBox, Layout
 
-    return HBox(list(controls), layout=Layout(flex_flow="row wrap"))
+    return HBox(list(controls), layout=Layout(flex_flow="row wrap", grid_gap="4px 14px"))

@@ -30,8 +30,9 @@ def fit_html(fit: Fit | None, model: str, lang: Language) -> str:
         (say(lang, "loader.weight_bytes", scheme=fit.scheme), _size(fit.weight_bytes)),
         (say(lang, "loader.kv_bytes", tokens=fit.context_length), _size(fit.kv_bytes)),
         (say(lang, "loader.free"), _size(fit.available_bytes)),
-        (say(lang, "loader.at_most"), "–" if speed is None else f"{speed:.0f}"),
     ]
+    if speed is not None:
+        rows.append((say(lang, "loader.at_most"), f"{speed:.0f}"))
     whole = max(fit.available_bytes, fit.weight_bytes + fit.kv_bytes)
     taken = bar([(fit.weight_bytes / whole, "blue"), (fit.kv_bytes / whole, "orange")])
     legend = f'<div class="dl-quiet dl-small">{escape(say(lang, "loader.legend"))}</div>'
