@@ -1,6 +1,7 @@
 """A tokenizer's files out of GGUF metadata; needs no tokenizer library and reads no file.
 
-Byte-level BPE (GGUF's "gpt2") with the pre-tokenizers of `byte_level_bpe`.
+Byte-level BPE (GGUF's "gpt2") with the pre-tokenizers of `byte_level_bpe`, and SentencePiece
+vocabularies (GGUF's "llama").
 """
 
 from __future__ import annotations
@@ -9,19 +10,28 @@ from collections.abc import Mapping
 from typing import cast
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
-from dashinfer_lab.hub.byte_level_bpe import SPLITS, added_token, byte_level_bpe, merge_pairs
+from dashinfer_lab.hub.byte_level_bpe import SPLITS, byte_level_bpe, merge_pairs
 from dashinfer_lab.hub.files import token_ids
 from dashinfer_lab.hub.gguf_config import token_text
+from dashinfer_lab.hub.piece_vocabulary import Piece, PieceKind, PieceRules, piece_tokenizer
+from dashinfer_lab.hub.special_tokens import added_token, sequence_template
 
 __all__ = ["generation_config", "tokenizer_config", "tokenizer_json"]
 
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4
+_SPECIAL_KINDS = (PieceKind.UNKNOWN, PieceKind.CONTROL, PieceKind.USER_DEFINED)
 _OTHER_NAMES = {
-    "llama3": "llama-bpe",
-    "llama-v3": "llama-bpe",
+    "chatglm-bpe": "llama-bpe",
     "deepseek-r1-qwen": "qwen2",
+    "glm4": "llama-bpe",
+    "llama-v3": "llama-bpe",
+    "llama3": "llama-bpe",
+    "mpt": "gpt-2",
+    "refact": "smollm",
+    "starcoder": "smollm",
 }
 """Pre-tokenizers that split as another of `SPLITS` does."""
+_WHOLE_WORDS = ("glm4", "llama-bpe", "llama-v3", "llama3")
+_GLM_PREFIX = ("[gMASK]", "<sop>")
 
 
 def tokenizer_json(metadata: Mapping[str, object]) -> dict[str, object]:
@@ -30,10 +40,13 @@ def tokenizer_json(metadata: Mapping[str, object]) -> dict[str, object]:
     Raises UnsupportedModelError for a tokenizer of another kind, CheckpointError for a damaged one.
     """
     kind, pre = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre", "gpt-2")
+    if kind == "llama":
+        return _pieces(metadata)
     if kind != "gpt2" or not isinstance(pre, str) or _OTHER_NAMES.get(pre, pre) not in SPLITS:
+        known = ", ".join(sorted([*SPLITS, *_OTHER_NAMES]))
         raise UnsupportedModelError(
-            f"the GGUF tokenizer {kind!r} with pre-tokenizer {pre!r} is not supported; byte-level "
-            f"BPE ('gpt2') with {', '.join(sorted(SPLITS))} is. Use the model's "
+            f"the GGUF tokenizer {kind!r} with pre-tokenizer {pre!r} is not supported; 'llama' "
+            f"(SentencePiece) is, and 'gpt2' (byte-level BPE) with {known}. Use the model's "
             "safetensors checkpoint, which brings tokenizer.json."
         )
     tokens = _strings(metadata, "tokenizer.ggml.tokens")
@@ -49,7 +62,43 @@ def tokenizer_json(metadata: Mapping[str, object]) -> dict[str, object]:
         split=_OTHER_NAMES.get(pre, pre),
         add_prefix_space=bool(metadata.get("tokenizer.ggml.add_space_prefix", False)),
         post_processor=_post_processor(metadata, vocab),
+        whole_words=pre in _WHOLE_WORDS,
     )
+
+
+def _pieces(metadata: Mapping[str, object]) -> dict[str, object]:
+    tokens = _strings(metadata, "tokenizer.ggml.tokens")
+    scores = metadata.get("tokenizer.ggml.scores")
+    if not isinstance(scores, list) or len(scores) != len(tokens):
+        raise CheckpointError(
+            f"the GGUF vocabulary has {len(tokens)} tokens, tokenizer.ggml.scores does not have as "
+            "many scores"
+        )
+    numbers = cast("list[float]", scores)
+    pieces = [
+        Piece(token, score, kind)
+        for token, score, kind in zip(tokens, numbers, _kinds(metadata, tokens), strict=True)
+    ]
+    return piece_tokenizer(
+        pieces,
+        PieceRules(add_dummy_prefix=bool(metadata.get("tokenizer.ggml.add_space_prefix", True))),
+        added_tokens=_stripping(metadata, pieces),
+        post_processor=_post_processor(metadata, {it: i for i, it in enumerate(tokens)}),
+        origin="the GGUF vocabulary",
+    )
+
+
+def _stripping(metadata: Mapping[str, object], pieces: list[Piece]) -> list[dict[str, object]]:
+    """Return Phi 3's tokens that swallow the spaces behind them; its name alone tells them."""
+    name = str(metadata.get("general.name")).lower()
+    if "phi-3" not in name and "phi3" not in name:
+        return []
+    kept = ("<unk>", "<s>", "<|endoftext|>")
+    return [
+        added_token(i, it.text, special=True) | {"rstrip": True}
+        for i, it in enumerate(pieces)
+        if it.text not in kept and (it.kind == PieceKind.CONTROL or it.text == "</s>")
+    ]
 
 
 def tokenizer_config(metadata: Mapping[str, object]) -> dict[str, object]:
@@ -89,17 +138,21 @@ def generation_config(metadata: Mapping[str, object]) -> dict[str, object]:
     return config
 
 
-def _added_tokens(metadata: Mapping[str, object], tokens: list[str]) -> list[dict[str, object]]:
-    types = metadata.get("tokenizer.ggml.token_type", [_NORMAL] * len(tokens))
-    if not isinstance(types, list) or len(types) != len(tokens):
+def _kinds(metadata: Mapping[str, object], tokens: list[str]) -> list[int]:
+    kinds = metadata.get("tokenizer.ggml.token_type", [PieceKind.NORMAL] * len(tokens))
+    if not isinstance(kinds, list) or len(kinds) != len(tokens):
         raise CheckpointError(
             f"the GGUF vocabulary has {len(tokens)} tokens, tokenizer.ggml.token_type does not "
             "have as many types"
         )
+    return cast("list[int]", kinds)
+
+
+def _added_tokens(metadata: Mapping[str, object], tokens: list[str]) -> list[dict[str, object]]:
     return [
-        added_token(token_id, token, special=kind != _USER_DEFINED)
-        for token_id, (token, kind) in enumerate(zip(tokens, types, strict=True))
-        if kind in (_UNKNOWN, _CONTROL, _USER_DEFINED)
+        added_token(token_id, token, special=kind != PieceKind.USER_DEFINED)
+        for token_id, (token, kind) in enumerate(zip(tokens, _kinds(metadata, tokens), strict=True))
+        if kind in _SPECIAL_KINDS
     ]
 
 
@@ -107,23 +160,19 @@ def _post_processor(
     metadata: Mapping[str, object], vocab: Mapping[str, int]
 ) -> dict[str, object] | None:
     """Return the template that adds BOS and EOS where the model asks for them."""
-    text: list[dict[str, object]] = [{"Sequence": {"id": "A", "type_id": 0}}]
-    special: dict[str, object] = {}
-    for name, position in (("bos", 0), ("eos", len(text) + 1)):
-        token = token_text(metadata, name)
-        if token is None or not metadata.get(f"tokenizer.ggml.add_{name}_token", False):
-            continue
-        text.insert(position, {"SpecialToken": {"id": token, "type_id": 0}})
-        special[token] = {"id": token, "ids": [vocab[token]], "tokens": [token]}
-    if not special:
-        return None
-    pair = [*text, {"Sequence": {"id": "B", "type_id": 0}}]
-    return {
-        "type": "TemplateProcessing",
-        "single": text,
-        "pair": pair,
-        "special_tokens": special,
-    }
+    is_pieces = metadata.get("tokenizer.ggml.model") == "llama"
+    before, after = (
+        [(token, vocab[token])]
+        if token is not None and metadata.get(f"tokenizer.ggml.add_{name}_token", default)
+        else []
+        for name, default, token in (
+            ("bos", is_pieces, token_text(metadata, "bos")),
+            ("eos", False, token_text(metadata, "eos")),
+        )
+    )
+    if metadata.get("tokenizer.ggml.pre") in ("chatglm-bpe", "glm4"):
+        before = [(token, vocab[token]) for token in _GLM_PREFIX if token in vocab]
+    return sequence_template(before, after)
 
 
 def _strings(metadata: Mapping[str, object], key: str) -> list[str]:

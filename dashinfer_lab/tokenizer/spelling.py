@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, cast
 
+from dashinfer_lab.hub.byte_level_bpe import CHARACTER_OF_BYTE
+
 if TYPE_CHECKING:
     import tokenizers
 
@@ -14,15 +16,7 @@ __all__ = ["ByteLevelSpelling", "ContextSpelling", "Spelling", "spelling_of"]
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
-def _byte_of_character() -> dict[str, int]:
-    """Invert GPT-2's map of bytes to printable characters (Radford et al. 2019, encoder.py)."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    hidden = [byte for byte in range(256) if byte not in printable]
-    shown = {chr(byte): byte for byte in printable}
-    return shown | {chr(256 + index): byte for index, byte in enumerate(hidden)}
-
-
-_BYTE_OF_CHARACTER = _byte_of_character()
+_BYTE_OF_CHARACTER = {character: byte for byte, character in enumerate(CHARACTER_OF_BYTE)}
 
 
 class Spelling(Protocol):

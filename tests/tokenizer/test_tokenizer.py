@@ -159,6 +159,18 @@ def test_what_is_not_text_is_refused(directory: Path, text: Any) -> None:
         Tokenizer.load(directory).encode(text)
 
 
+PIECES = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)),
+          "▁", "a", "b", "▁a", "ab", "▁ab", "<|end|>", "▁▁"]  # fmt: skip
+KINDS = [2, 3, 3, *([6] * 256), 1, 1, 1, 1, 1, 1, 3, 4]
+SCORED: dict[str, object] = {
+    "general.name": "Tiny",
+    "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": PIECES,
+    "tokenizer.ggml.token_type": KINDS,
+    "tokenizer.ggml.scores": [0.0] * 259 + [-9.0, -9.0, -9.0, -2.0, -1.0, -3.0, 0.0, 0.0],
+    "tokenizer.ggml.bos_token_id": 1,
+    "tokenizer.ggml.eos_token_id": 2,
+}
 METADATA: dict[str, object] = {
     "tokenizer.ggml.model": "gpt2",
     "tokenizer.ggml.pre": "smollm",
@@ -184,10 +196,53 @@ def test_a_damaged_gguf_vocabulary_is_refused(change: dict[str, object], named: 
         tokenizer_json(METADATA | change)
 
 
-@pytest.mark.parametrize("change", [{"tokenizer.ggml.model": "llama"}, {"tokenizer.ggml.pre": "x"}])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"tokenizer.ggml.scores": None}, "scores"),
+        ({"tokenizer.ggml.tokens": [*PIECES[:-1], "a"]}, "'a' twice"),
+        ({"tokenizer.ggml.token_type": [1] * len(PIECES)}, "unknown"),
+        ({"tokenizer.ggml.token_type": None}, "token_type"),
+    ],
+    ids=str,
+)
+def test_a_damaged_vocabulary_of_pieces_is_refused(change: dict[str, object], named: str) -> None:
+    with pytest.raises(CheckpointError, match=named):
+        tokenizer_json(SCORED | change)
+
+
+@pytest.mark.parametrize("change", [{"tokenizer.ggml.model": "bert"}, {"tokenizer.ggml.pre": "x"}])
 def test_another_gguf_tokenizer_is_refused_by_name(change: dict[str, object]) -> None:
     with pytest.raises(UnsupportedModelError, match=repr(next(iter(change.values())))):
         tokenizer_json(METADATA | change)
+
+
+def pieces_of(directory: Path, **changes: object) -> tuple[Tokenizer, list[str]]:
+    metadata = SCORED | {f"tokenizer.ggml.{name}": value for name, value in changes.items()}
+    (directory / "tokenizer.json").write_text(json.dumps(tokenizer_json(metadata)))
+    tokenizer = Tokenizer.load(directory)
+    return tokenizer, [PIECES[i] for i in tokenizer.encode("ab</s>  a b")]
+
+
+def test_a_gguf_vocabulary_of_pieces_merges_the_best_score_first(tmp_path: Path) -> None:
+    tokenizer, found = pieces_of(tmp_path)
+
+    assert found == ["<s>", "▁ab", "</s>", "▁▁", "▁a", "▁", "b"]
+    assert tokenizer.decode(tokenizer.encode("é ab")) == "é ab"
+
+
+def test_a_gguf_vocabulary_of_pieces_may_have_neither_prefix_nor_bos(tmp_path: Path) -> None:
+    _, found = pieces_of(tmp_path, add_space_prefix=False, add_bos_token=False)
+
+    assert found == ["ab", "</s>", "▁▁", "a", "▁", "b"]
+
+
+def test_special_tokens_of_phi_3_swallow_spaces_behind_them(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(
+        json.dumps(tokenizer_json(SCORED | {"general.name": "Phi-3 mini"}))
+    )
+
+    assert Tokenizer.load(tmp_path).encode_plain("<|end|>  \n<s> a") == [265, 1, 266, 260]
 
 
 def test_a_gguf_file_without_a_tokenizer_writes_what_it_has(tmp_path: Path) -> None:
