@@ -86,13 +86,18 @@ class EngineCore:
         request = self.scheduler.find(request_id)
         if request is not None:
             request.cancel(self._clock())
-            self.scheduler.retire(request)
+            self._let_go(request)
 
     def fail_all(self, error: Callable[[], DashInferLabError]) -> None:
         """End every request with an error of its own."""
         for request in tuple(self.scheduler.requests()):
             request.fail(error(), self._clock())
-            self.scheduler.retire(request)
+            self._let_go(request)
+
+    def _let_go(self, request: Request) -> None:
+        """Forget a finished request; who then hears of its end finds it gone."""
+        self.scheduler.retire(request)
+        request.tell_end()
 
     def step(self) -> None:
         """Compute one batch. An error of the model is an `EngineError` and leaves no way on."""
@@ -138,9 +143,9 @@ class EngineCore:
     def _end_overdue(self, now: float) -> None:
         for request in self.scheduler.overdue(now):
             request.fail(_overdue(request), now)
-            self.scheduler.retire(request)
             self.totals.num_expired += 1
             self.totals.num_finished += 1
+            self._let_go(request)
 
     def _num_walks(self, batch: list[Assignment]) -> int:
         """Tokens that every request of a batch may draw before anybody looks."""
@@ -188,8 +193,8 @@ class EngineCore:
                 self._sharing.forget(request)
                 request.fail(_not_finite(request), now)
             if request.finished:
-                self.scheduler.retire(request)
                 self.totals.num_finished += 1
+                self._let_go(request)
 
     def _event(
         self, times: _StepTimes, num_requests: int, before: StepTotals, predicted: float | None

@@ -56,6 +56,7 @@ class GenerationRequest(Request):
         self._ending_ids: Final = tuple(self._stop_ids | self._eos_ids)
         self._text: Final = text
         self._scores_told = False
+        self._end: TokenEvent | None = None
         self._first_token_seconds: float | None = None
         self._last_token_seconds: float | None = None
 
@@ -193,16 +194,19 @@ class GenerationRequest(Request):
     ) -> None:
         self.leave()
         metrics = self.metrics(finished_seconds=now)
-        self.events.put(
-            TokenEvent(
-                token_id,
-                text,
-                logprobs,
-                now,
-                reason,
-                stop_reason,
-                error,
-                metrics,
-                self._new_scores(),
-            )
+        self._end = TokenEvent(
+            token_id,
+            text,
+            logprobs,
+            now,
+            reason,
+            stop_reason,
+            error,
+            metrics,
+            self._new_scores(),
         )
+
+    def tell_end(self) -> None:
+        """Give the last event."""
+        if self._end is not None:
+            self.events.put(self._end)

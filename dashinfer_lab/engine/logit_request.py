@@ -38,6 +38,7 @@ class LogitRequest(Request):
         self._positions: Final = positions
         self._rows: Final = np.empty((len(positions), vocab_size), np.float32)
         self._num_rows = 0
+        self._end: NDArray[np.float32] | DashInferLabError | None = None
 
     @property
     def num_skippable(self) -> int:
@@ -92,4 +93,9 @@ class LogitRequest(Request):
 
     def _finish(self, answer: NDArray[np.float32] | DashInferLabError) -> None:
         self.leave()
-        self.answer.put(answer)
+        self._end = answer
+
+    def tell_end(self) -> None:
+        """Give the rows, or the error."""
+        if self._end is not None:
+            self.answer.put(self._end)

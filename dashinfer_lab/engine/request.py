@@ -153,7 +153,7 @@ class Request(ABC):
         self.num_preemptions += 1
 
     def leave(self) -> None:
-        """Finish. Pages are free before the caller hears of the end."""
+        """Finish and give the pages back; `tell_end` then lets the caller hear of it."""
         self.enter(RequestState.FINISHED)
         self.release_pages()
 
@@ -216,3 +216,7 @@ class Request(ABC):
     @abstractmethod
     def cancel(self, now_seconds: float) -> None:
         """Finish because the caller has no more use for it."""
+
+    @abstractmethod
+    def tell_end(self) -> None:
+        """Let the caller hear that, and how, it finished."""

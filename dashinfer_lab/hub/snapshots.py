@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -170,9 +170,12 @@ def _fetching(target: Path, progress: Progress | None) -> Generator[Path]:
 
 def _locked(staging: Path, progress: Progress | None) -> int:
     while True:
-        staging.mkdir(parents=True, exist_ok=True)
+        staging.parent.mkdir(parents=True, exist_ok=True)
+        # Not `exist_ok`: it looks whether a directory is there, and by then another may have moved.
+        with suppress(FileExistsError):
+            staging.mkdir()
         try:
-            handle = os.open(staging, os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             continue  # published, or removed, since it was made
         try:

@@ -20,6 +20,7 @@ from dashinfer_lab import (
 )
 from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.errors import ConfigError, EngineClosedError, RequestError
+from tests.held import held
 
 PROMPT = {"prompt_token_ids": [1, 7, 9]}
 GREEDY = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
@@ -122,21 +123,23 @@ def test_other_tasks_go_on_meanwhile(engine: AsyncLLM) -> None:
     async def cell() -> tuple[list[list[int]], int]:
         ticks = 0
 
-        async def tick() -> None:
+        async def tick(enough: Callable[[], None]) -> None:
             nonlocal ticks
-            while True:
+            for _ in range(100):
                 ticks += 1
                 await asyncio.sleep(0)
+            enough()
 
-        ticking = asyncio.create_task(tick())
-        answers = await asyncio.gather(*(answer(i) for i in range(9)))
-        ticking.cancel()
+        with held(engine.llm.engine) as go_on:
+            ticking = asyncio.create_task(tick(go_on))
+            answers = await asyncio.gather(*(answer(i) for i in range(9)))
+            await ticking
         return answers, ticks
 
     answers, ticks = run(cell())
     alone = engine.llm.generate([{"prompt_token_ids": [i, 7]} for i in range(9)], GREEDY)
     assert answers == [output.outputs[0].token_ids for output in alone]
-    assert ticks > 10
+    assert ticks == 100
 
 
 def test_several_choices_stream_together(engine: AsyncLLM) -> None:
@@ -151,14 +154,18 @@ def test_several_choices_stream_together(engine: AsyncLLM) -> None:
     assert [len(ids) for ids in found] == [9, 9, 9]
 
 
-async def _break(engine: AsyncLLM) -> None:
+Leave = Callable[[AsyncLLM, Callable[[], None]], Awaitable[None]]
+"""Reads the first output, leaves, and where it reads on lets the held engine go on."""
+
+
+async def _break(engine: AsyncLLM, _: Callable[[], None]) -> None:
     stream = engine.generate(PROMPT, LONG)
     async for _ in stream:
         break
     assert not stream.ended
 
 
-async def _cancel_the_task(engine: AsyncLLM) -> None:
+async def _cancel_the_task(engine: AsyncLLM, _: Callable[[], None]) -> None:
     seen = asyncio.Event()
 
     async def answer() -> None:
@@ -172,13 +179,13 @@ async def _cancel_the_task(engine: AsyncLLM) -> None:
         await task
 
 
-async def _close(engine: AsyncLLM) -> None:
+async def _close(engine: AsyncLLM, _: Callable[[], None]) -> None:
     stream = engine.generate(PROMPT, LONG)
     await anext(aiter(stream))
     await stream.aclose()
 
 
-async def _raise_in_the_body(engine: AsyncLLM) -> None:
+async def _raise_in_the_body(engine: AsyncLLM, _: Callable[[], None]) -> None:
     async def answer() -> None:
         async for output in engine.generate(PROMPT, LONG):
             raise ZeroDivisionError(output.request_id)
@@ -187,17 +194,18 @@ async def _raise_in_the_body(engine: AsyncLLM) -> None:
         await answer()
 
 
-async def _abort(engine: AsyncLLM) -> None:
+async def _abort(engine: AsyncLLM, go_on: Callable[[], None]) -> None:
     last: RequestOutput | None = None
     async for output in engine.generate(PROMPT, LONG, "named"):
         await engine.abort("named")
+        go_on()
         last = output
     assert last is not None
     assert last.finished
     assert last.outputs[0].finish_reason == "cancelled"
 
 
-async def _break_outside(engine: AsyncLLM) -> None:
+async def _break_outside(engine: AsyncLLM, _: Callable[[], None]) -> None:
     for _ in engine.generate(PROMPT, LONG):
         break
 
@@ -205,18 +213,17 @@ async def _break_outside(engine: AsyncLLM) -> None:
 @pytest.mark.parametrize(
     "leave", [_break, _cancel_the_task, _close, _raise_in_the_body, _abort, _break_outside]
 )
-def test_who_leaves_cancels_in_the_engine(
-    engine: AsyncLLM, leave: Callable[[AsyncLLM], Awaitable[None]]
-) -> None:
+def test_who_leaves_cancels_in_the_engine(engine: AsyncLLM, leave: Leave) -> None:
     async def cell() -> int:
         before = engine.llm.engine.stats().num_decode_tokens
         for _ in range(5):
-            await leave(engine)
-            gc.collect()
-        await settled(engine)
+            with held(engine.llm.engine) as go_on:
+                await leave(engine, go_on)
+                gc.collect()
+            await settled(engine)
         return engine.llm.engine.stats().num_decode_tokens - before
 
-    assert run(cell()) < 5 * 7999  # what the five would have drawn
+    assert run(cell()) == 0  # tokens after the first
 
 
 def test_a_stream_that_is_dropped_unread_never_begins(engine: AsyncLLM) -> None:
@@ -304,8 +311,9 @@ def test_what_are_no_sampling_params_is_refused(engine: AsyncLLM) -> None:
 
 
 async def shut_down_meanwhile(engine: AsyncLLM) -> None:
-    async for _ in engine.generate(PROMPT, LONG):
-        engine.shutdown()
+    with held(engine.llm.engine):
+        async for _ in engine.generate(PROMPT, LONG):
+            engine.shutdown()
 
 
 def test_shutting_down_ends_open_iterations_with_the_reason(tiny: Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from dashinfer_lab.sampling import SamplingParams
 from tests.engine.conftest import MakeEngine
-from tests.engine.fake_runner import FakeRunner
+from tests.engine.fake_runner import FakeRunner, Gate
 
 PROMPT = [5, 17, 3, 88, 41, 0, 2, 9, 11, 60, 4]
 
@@ -53,10 +53,13 @@ def test_only_the_first_of_several_choices_rates_the_prompt(make_engine: MakeEng
 
 
 def test_a_preempted_request_rates_its_prompt_once(make_engine: MakeEngine) -> None:
-    runner = FakeRunner(num_pages=6, max_logit_rows=2)
+    gate = Gate()
+    runner = FakeRunner(num_pages=6, max_logit_rows=2, before_step=gate)
     engine = make_engine(runner, max_chunk_tokens=2)
     older = engine.submit([1], SamplingParams(temperature=0, max_tokens=20))
+    gate.wait_for_step()
     younger = engine.submit(PROMPT, SamplingParams(temperature=0, max_tokens=8, prompt_logprobs=2))
+    gate.open()
 
     assert older.completion(timeout=30).token_ids == runner.answer([1], 20)
     assert younger.completion(timeout=30).token_ids == runner.answer(PROMPT, 8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from dashinfer_lab.errors import CheckpointError, HubError, HubUnreachableError
-from dashinfer_lab.hub import open_checkpoint, resolve
+from dashinfer_lab.hub import open_checkpoint, resolve, snapshots
 from dashinfer_lab.hub.modelscope_source import ModelScopeClient
 from dashinfer_lab.hub.snapshots import is_complete
 from tests.hub.loopback_hub import BLOCK, LoopbackHub, serving
@@ -308,6 +309,32 @@ def test_two_fetches_at_once_share_one_download(hub: LoopbackHub) -> None:
     assert is_complete(found[0])
     assert [name for name, _ in hub.asked].count(WEIGHTS) == 1
     assert list(found[0].parent.iterdir()) == [found[0]]
+
+
+def test_a_directory_that_comes_and_goes_is_waited_for_again(tmp_path: Path) -> None:
+    failed: list[OSError] = []
+
+    def fetch_and_find_it_there() -> None:
+        for _ in range(200):
+            try:
+                with snapshots._fetching(tmp_path / "master", None) as staging:
+                    shutil.rmtree(staging)
+            except OSError as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=fetch_and_find_it_there) for _ in range(4)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # one thread looks in the midst of what another does
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+    assert failed == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_directory_of_the_same_name_comes_first(
