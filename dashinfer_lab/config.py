@@ -74,6 +74,12 @@ class ModelConfig:
     tie_word_embeddings: bool
     attention_bias: bool = False
     mlp_bias: bool = False
+    windows: tuple[int | None, ...] = ()
+    """Keys that rows of each layer see, the last ones; None is all. Empty: all, in every layer."""
+
+    def window(self, layer: int) -> int | None:
+        """How many of the last keys a row of that layer sees; None is all of them."""
+        return self.windows[layer] if self.windows else None
 
 
 def cache_root() -> Path:

@@ -29,7 +29,10 @@ __all__ = [
     "is_artifact",
 ]
 
-FORMAT_VERSION: Final = (1, 2)  # 1.1: scaled rotary positions; 1.2: weights of 4 bits
+FORMAT_VERSION: Final = (
+    1,
+    3,
+)  # 1.1: scaled rotary; 1.2: weights of 4 bits; 1.3: windows, ALiBi ...
 GRAPH_FILE = "model.dimodel"
 WEIGHTS_FILE = "model.ditensors"
 
@@ -165,9 +168,12 @@ def _config_from_json(path: Path, text: str) -> ModelConfig:
     try:
         values: dict[str, Any] = json.loads(text)
         rope = RopeConfig(**values.pop("rope"))
-        config = ModelConfig(rope=rope, **values)
+        windows = tuple(values.pop("windows", ()))
+        config = ModelConfig(rope=rope, windows=windows, **values)
         _require_sound(config)
         _require_sound(rope)
+        if windows and len(windows) != config.num_layers:
+            raise ValueError(f"{len(windows)} windows for {config.num_layers} layers")
         if config.num_heads % config.num_kv_heads:
             raise ValueError(f"{config.num_heads} heads for {config.num_kv_heads}")
         return config

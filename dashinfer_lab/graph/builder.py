@@ -11,7 +11,11 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.graph.attention_options import alibi_slopes, logn_table
 from dashinfer_lab.graph.functions import DOMAIN, OPSET
 from dashinfer_lab.graph.model_graph import ModelGraph
 from dashinfer_lab.graph.rope import head_order, rotary_table
@@ -69,6 +73,7 @@ class GraphBuilder:
         self._position_ids = _tensor("position_ids", "INT64", ["B", "S"])
         self._rotary = rotary_table(config)
         self._head_order = head_order(config.rope, config.head_dim)
+        self._tables: dict[str, NDArray[np.float32]] = {}
 
     def layers(self, prefix: str, count: int) -> Iterator[int]:
         """Yield 0 ... count-1; names used meanwhile are relative to `prefix`.i."""
@@ -150,19 +155,36 @@ class GraphBuilder:
 
     def rotary(self, x: Value, num_heads: int) -> Value:
         """Turn the pairs of every head by the position's angles (Su et al. 2021)."""
-        shape = self._rotary[0].shape
+        cos, sin = self._rotary
         attributes = {"num_heads": num_heads, "interleaved": 0}
-        tables = [self._initializer(f"rope.{part}", "FLOAT", shape) for part in ("cos", "sin")]
+        tables = [self._table("rope.cos", cos), self._table("rope.sin", sin)]
         inputs = [x.source, *tables, self._position_ids]
         turned = self._node("RotaryEmbedding", f"{x.source.name}.rotary", inputs, attributes)
         return self._feature(turned, x.num_features)
 
     def attention(
-        self, name: str, q: Value, k: Value, v: Value, *, num_heads: int, num_kv_heads: int
+        self,
+        name: str,
+        q: Value,
+        k: Value,
+        v: Value,
+        *,
+        num_heads: int,
+        num_kv_heads: int,
+        scale: float | None = None,
+        window: int | None = None,
+        softcap: float | None = None,
+        alibi: bool = False,
+        logn: int | None = None,
     ) -> Value:
         """Attend causally over the past and the present keys of the layer (Vaswani et al. 2017).
 
         Adds the layer's past and present to the inputs and outputs of the graph.
+        scale: of scores, 1 / sqrt(head size) where None.  window: keys that a row sees, the last
+        ones, its own among them.  softcap: scores become softcap * tanh(score / softcap) once
+        scaled.  alibi: scores fall by the head's slope with each key back; q and k need not be
+        turned then.  logn: queries are multiplied by the logarithm of their position to this base
+        beyond it.
         """
         layer = len(self._cache_inputs) // 2
         head_dim = k.num_features // num_kv_heads
@@ -178,13 +200,43 @@ class GraphBuilder:
             "is_causal": 1,
             "q_num_heads": num_heads,
             "kv_num_heads": num_kv_heads,
-            "scale": 1 / sqrt(head_dim),
+            "scale": scale or 1 / sqrt(head_dim),
         }
-        inputs = [q.source, k.source, v.source, None, *past]
+        if softcap is not None:
+            attributes["softcap"] = softcap
+        queries = q.source if logn is None else self._logn(q, logn).source
+        mask = self._mask(name, past[0], window, num_heads if alibi else None)
+        inputs = [queries, k.source, v.source, mask, *past]
         attended = self._node("Attention", self._path + name, inputs, attributes, present)
         self._cache_inputs += past
         self._cache_outputs += present
         return self._feature(attended, num_heads * head_dim)
+
+    def _logn(self, queries: Value, trained_length: int) -> Value:
+        table = logn_table(trained_length, self._config.context_length)
+        inputs = [queries.source, self._table("logn", table), self._position_ids]
+        scaled = self._node("LogN", f"{queries.source.name}.logn", inputs, domain=DOMAIN)
+        return self._feature(scaled, queries.num_features)
+
+    def _mask(
+        self, name: str, past_key: ir.Value, window: int | None, num_alibi_heads: int | None
+    ) -> ir.Value | None:
+        """Attention's mask [B, 1 or heads, S, T], beside that no key is seen before its time."""
+        name, inputs = f"{self._path}{name}.mask", [self._position_ids, past_key]
+        if window is not None and num_alibi_heads is not None:
+            raise ValueError(f"{name}: ALiBi within a window")
+        if window is not None:
+            return self._node("CausalWindow", name, inputs, {"window": window}, domain=DOMAIN)
+        if num_alibi_heads is None:
+            return None
+        slopes = self._table("alibi.slopes", alibi_slopes(num_alibi_heads))
+        return self._node("AlibiBias", name, [*inputs, slopes], domain=DOMAIN)
+
+    def _table(self, name: str, table: NDArray[np.float32]) -> ir.Value:
+        """An initialiser that is computed, the same wherever it is asked for."""
+        if not np.array_equal(self._tables.setdefault(name, table), table):
+            raise ValueError(f"table {name!r} has two contents")
+        return self._initializer(name, "FLOAT", table.shape)
 
     def silu(self, x: Value) -> Value:
         """x * sigmoid(x) (Elfwing et al. 2017; ONNX calls it Swish)."""
@@ -217,7 +269,7 @@ class GraphBuilder:
             config=self._config,
             scheme=self._scheme,
             weights=tuple(self._weights.values()),
-            tables=dict(zip(("rope.cos", "rope.sin"), self._rotary, strict=True)),
+            tables=self._tables,
         )
 
     def _linear(

@@ -1,12 +1,14 @@
 """Operators the ONNX standard lacks, as local functions whose bodies are standard operators.
 
-Any runtime can run them; `lower` recognises them by name and never looks at the bodies. All but
-RMSNormPerHead return the weight W [K, N] from panels as `jit_kernels.panels` describes them.
+Any runtime can run them; `lower` recognises them by name and never looks at the bodies. Those of
+weights return the weight W [K, N] from panels as `jit_kernels.panels` describes them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from dashinfer_lab.graph.attention_options import ATTENTION_BODIES
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -110,4 +112,4 @@ def local_function(name: str) -> ir.Function:
     import onnx.parser
     import onnx_ir as ir
 
-    return ir.from_proto(onnx.parser.parse_function(_HEADER + _BODIES[name]))
+    return ir.from_proto(onnx.parser.parse_function(_HEADER + (_BODIES | ATTENTION_BODIES)[name]))

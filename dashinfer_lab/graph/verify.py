@@ -35,6 +35,9 @@ OPERATORS: dict[tuple[str, str], OperatorRule] = {
     ("", "Attention"): OperatorRule(
         6, 3, attributes=("is_causal", "q_num_heads", "kv_num_heads", "scale")
     ),
+    (DOMAIN, "CausalWindow"): OperatorRule(2, attributes=("window",)),
+    (DOMAIN, "AlibiBias"): OperatorRule(3),
+    (DOMAIN, "LogN"): OperatorRule(3),
     (DOMAIN, "RMSNormPerHead"): OperatorRule(2, attributes=("num_heads", "epsilon")),
     (DOMAIN, "UnpackPanelsF32"): OperatorRule(1, attributes=("k", "n")),
     (DOMAIN, "UnpackPanelsBF16"): OperatorRule(1, attributes=("k", "n")),

@@ -11,7 +11,7 @@ from typing import Literal
 
 __all__ = ["FAMILIES", "Family", "family_of_architecture", "family_of_model_type"]
 
-Window = Literal["none", "always", "switch"]
+Window = Literal["none", "always", "switch", "pattern"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,12 @@ class Family:
     bias_default: bool = False
     mlp_bias_key: str | None = None
     window: Window = "none"
-    """Whether sliding_window is no part of it, always holds, or has a switch."""
+    """Whether sliding_window is no part of it, holds in all layers, has a switch, or holds in all
+    but every `window_pattern`-th layer.
+    """
+    window_pattern: int | None = None
+    default_window: int | None = None
+    """Of a config.json without the key sliding_window; null there is no window."""
 
     partial_rotary: float | None = None
     """Default share of a head that turns; None where the whole head always does."""
@@ -52,11 +57,11 @@ FAMILIES = (
     ),
     Family(
         "qwen2", "Qwen2ForCausalLM", ("Qwen_v15", "Qwen_v20"),
-        context_length=32768, window="switch",
+        context_length=32768, window="switch", default_window=4096,
     ),
     Family(
         "mistral", "MistralForCausalLM",
-        context_length=131072, num_kv_heads=8, window="always",
+        context_length=131072, num_kv_heads=8, window="always", default_window=4096,
     ),
     Family(
         "phi3", "Phi3ForCausalLM", context_length=4096, norm_eps=1e-5, window="always",
@@ -65,6 +70,7 @@ FAMILIES = (
     Family(
         "qwen3", "Qwen3ForCausalLM", ("Qwen_v30",),
         context_length=32768, head_dim=128, bias_key="attention_bias", window="switch",
+        default_window=4096,
     ),
     *(
         Family(

@@ -20,8 +20,9 @@ from dashinfer_lab.hub.families import (
     family_of_model_type,
 )
 from dashinfer_lab.hub.original_keys import in_common_words
-from dashinfer_lab.hub.refusals import refuse_unsupported, refuse_window
+from dashinfer_lab.hub.refusals import refuse_unsupported
 from dashinfer_lab.hub.rope_settings import rope_context_length, rope_settings
+from dashinfer_lab.hub.windows import layer_windows
 
 __all__ = ["model_config"]
 
@@ -49,7 +50,6 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
     stated_length = size_of(config, "max_position_embeddings", family.context_length)
     rope = rope_settings(config, stated_length, family)
     context_length = rope_context_length(rope, stated_length)
-    refuse_window(config, family, context_length, num_layers)
     head_dim = _head_dim(config, family, num_heads)
     if int(head_dim * rope.partial_factor) % 2 or head_dim * rope.partial_factor < 2:
         raise UnsupportedModelError(
@@ -77,6 +77,7 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         attention_bias=bool(family.bias_key)
         and switch_of(config, str(family.bias_key), default=family.bias_default),
         mlp_bias=bool(family.mlp_bias_key) and switch_of(config, str(family.mlp_bias_key)),
+        windows=layer_windows(config, family, context_length, num_layers),
     )
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
-from dashinfer_lab.hub.config_values import Config, size_of, switch_of
-from dashinfer_lab.hub.families import Family
+from dashinfer_lab.hub.config_values import Config
 
-__all__ = ["refuse_unsupported", "refuse_window"]
+__all__ = ["refuse_unsupported"]
 
 # Keys that change an architecture, and the values under which they change nothing.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
@@ -58,48 +55,3 @@ def refuse_unsupported(config: Config) -> None:
     dtypes = {str(config[key]) for key in ("dtype", "torch_dtype") if config.get(key) is not None}
     if len(dtypes) > 1:
         raise CheckpointError(f"dtype and torch_dtype differ: {', '.join(sorted(dtypes))}")
-
-
-def refuse_window(config: Config, family: Family, context_length: int, num_layers: int) -> None:
-    """Refuse attention limited to a window, unless every context lies within it.
-
-    A window of w shows a query the w last keys, its own among them; it holds where the family has
-    one, is switched on, and, with a switch, from layer max_window_layers on. Raises
-    UnsupportedModelError.
-    """
-    if config.get("sliding_window") is not None and family.window == "none":
-        raise UnsupportedModelError(
-            f"sliding_window {config['sliding_window']!r:.100} is not supported for this "
-            "architecture. Use a checkpoint without it."
-        )
-    if not _has_window(config, family, num_layers):
-        return
-    window = size_of(config, "sliding_window")
-    if window < context_length:
-        raise UnsupportedModelError(
-            f"sliding_window {window} is shorter than the context of {context_length}; attention "
-            f"within a window is not supported yet. With max_position_embeddings {window} in "
-            "config.json the model runs exactly, on contexts up to that length."
-        )
-
-
-def _has_window(config: Config, family: Family, num_layers: int) -> bool:
-    """Whether any layer attends within a window."""
-    kinds = config.get("layer_types")
-    if kinds is not None:
-        listed = cast("list[object]", kinds) if isinstance(kinds, list) else [kinds]
-        unknown = [k for k in listed if k not in ("full_attention", "sliding_attention")]
-        if unknown:
-            raise UnsupportedModelError(f"layer_types holds {unknown[0]!r:.100}: not supported")
-    if family.window == "none" or config.get("sliding_window") is None:
-        return False
-    if family.window == "always":
-        return True
-    if not switch_of(config, "use_sliding_window"):
-        return False
-    if isinstance(kinds, list):
-        return "sliding_attention" in kinds
-    first = config.get("max_window_layers", 28)
-    if not isinstance(first, int) or isinstance(first, bool) or first < 0:
-        raise CheckpointError(f"max_window_layers is {first!r:.100}; expected an integer >= 0")
-    return first < num_layers

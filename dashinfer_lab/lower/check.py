@@ -7,6 +7,7 @@ and writes within its tensors, buffers and pages. Looks at operations as transla
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, NoReturn, cast
 
 from dashinfer_lab.config import ModelConfig
@@ -26,6 +27,7 @@ __all__ = ["check_sizes"]
 
 _PANEL_TYPES = {"f32": "F32", "bf16": "BF16", "u8": "U8", "u4": "U8"}
 _IDS = "input_ids"
+_LONGEST_WINDOW = 1 << 31
 
 
 def check_sizes(
@@ -120,6 +122,14 @@ class _Checker:
         for value, heads in zip(op.inputs, (*expected[:2], expected[1]), strict=True):
             if self._width(op, value) != heads * config.head_dim:
                 _refuse(op, f"reads {self._width(op, value)} columns as {heads} heads")
+        if not 1 <= op.attributes.get("window", 1) < _LONGEST_WINDOW:
+            _refuse(op, f"sees a window of {op['window']} keys")
+        if not 0 < op.attributes.get("softcap", 1) < inf:
+            _refuse(op, f"caps scores at {op['softcap']}")
+        if "slopes" in op.attributes:
+            self._require(op, op["slopes"], (config.num_heads,))
+        if "query_scale" in op.attributes:
+            self._require(op, op["query_scale"], (config.context_length,))
         self._layers.append(op.layer)
         return config.num_heads * config.head_dim
 

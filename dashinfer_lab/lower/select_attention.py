@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dashinfer_lab.errors import UnsupportedModelError
-from dashinfer_lab.lower.calls import Calls
+from dashinfer_lab.lower.calls import Calls, Constants
 from dashinfer_lab.lower.ops import Op
-from dashinfer_lab.lower.plan import CacheOperand, Operand, StepOperand, TensorOperand
+from dashinfer_lab.lower.plan import (
+    CacheOperand,
+    NothingOperand,
+    Operand,
+    StepOperand,
+    TensorOperand,
+)
 from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["select_attention", "select_rope_append"]
@@ -21,18 +27,25 @@ def select_rope_append(calls: Calls, op: Op) -> None:
     if not query.buffer == key.buffer == value.buffer:
         raise UnsupportedModelError(f"{op.name}: q, k and v do not lie side by side")
     target = calls.views[op.outputs[0]]
+    turns = "cos" in op.attributes
     operands: dict[str, Operand] = {
         "qkv": calls.place(query),
         "qkv_stride": query.stride,
         "positions": StepOperand("positions"),
-        "cos": TensorOperand((op["cos"],)),
-        "sin": TensorOperand((op["sin"],)),
+        "cos": TensorOperand((op["cos"],)) if turns else NothingOperand(),
+        "sin": TensorOperand((op["sin"],)) if turns else NothingOperand(),
         "slots": StepOperand("slots"),
         "q_out": calls.place(target),
         "q_stride": target.stride,
         "kv": CacheOperand(op.layer or 0),
         "num_heads": op["num_heads"],
         "num_kv_heads": op["num_kv_heads"],
+        "query_scale": _tensor(op, "query_scale"),
+    }
+    constants: Constants = {
+        "head_dim": op["head_dim"],
+        "turned": turns,
+        "scaled": "query_scale" in op.attributes,
     }
     normed = "q_weight" in op.attributes
     if normed:
@@ -41,7 +54,7 @@ def select_rope_append(calls: Calls, op: Op) -> None:
     calls.claim(target)
     calls.add(
         "norm_rope_append" if normed else "rope_append",
-        {"head_dim": op["head_dim"]},
+        constants,
         operands,
         op.name,
         op.layer,
@@ -54,8 +67,15 @@ def select_attention(calls: Calls, op: Op) -> None:
     """Attend over the pages; rows whose segments were split are merged afterwards."""
     query, target = calls.views[op.inputs[0]], calls.views[op.outputs[0]]
     heads_per_kv = op["num_heads"] // op["num_kv_heads"]
-    constants = {"head_dim": op["head_dim"], "heads_per_kv": heads_per_kv}
+    options = op.attributes
+    windowed: Constants = {
+        "head_dim": op["head_dim"],
+        "heads_per_kv": heads_per_kv,
+        "windowed": "window" in options,
+    }
+    scored: Constants = {"softcapped": "softcap" in options, "biased": "slopes" in options}
     shared: dict[str, Operand] = {
+        "window": options.get("window", 0),
         "num_kv_heads": op["num_kv_heads"],
         "partials": StepOperand("partials"),
     }
@@ -68,11 +88,20 @@ def select_attention(calls: Calls, op: Op) -> None:
         "pages": CacheOperand(op.layer or 0),
         "page_tables": StepOperand("page_tables"),
         "scale": op["scale"],
+        "softcap": options.get("softcap", 0.0),
+        "slopes": _tensor(op, "slopes"),
     }
     merge: dict[str, Operand] = {
         **shared,
         "num_splits": StepOperand("num_splits"),
         "splits": StepOperand("splits"),
+        "positions": StepOperand("positions"),
     }
-    calls.write("attention", constants, attend, op, target, reads=[query.buffer])
-    calls.write("attention_merge", constants, merge, op, target)
+    calls.write("attention", {**windowed, **scored}, attend, op, target, reads=[query.buffer])
+    calls.write("attention_merge", windowed, merge, op, target)
+
+
+def _tensor(op: Op, attribute: str) -> Operand:
+    """The tensor that an attribute names, nothing where the operation has none."""
+    name = op.attributes.get(attribute)
+    return NothingOperand() if name is None else TensorOperand((name,))

@@ -41,6 +41,9 @@ class _Translator:
     def __init__(self, model: ir.Model) -> None:
         self.ops: list[Op] = []
         self._weights: dict[str, Weight] = {}
+        self._windows: dict[str, int] = {}
+        self._slopes: dict[str, str] = {}
+        self._scaled: dict[str, tuple[str, str]] = {}
         self._initializers = frozenset(model.graph.initializers)
         self._methods: dict[str, Callable[[ir.Node], None]] = {
             **dict.fromkeys(_WEIGHT_FORMATS, self._unpack),
@@ -53,6 +56,9 @@ class _Translator:
             "Mul": self._mul,
             "Swish": self._swish,
             "RotaryEmbedding": self._rotary_embedding,
+            "CausalWindow": self._causal_window,
+            "AlibiBias": self._alibi_bias,
+            "LogN": self._logn,
             "Attention": self._attention,
         }
 
@@ -146,11 +152,21 @@ class _Translator:
     def _rotary_embedding(self, node: ir.Node) -> None:
         if _integer(node, "interleaved") or "rotary_embedding_dim" in node.attributes:
             raise UnsupportedModelError(
-                f"node {node.name!r}: interleaved or partial rotary positions are not lowered yet"
+                f"node {node.name!r}: pairs must turn half a head apart, as `convert` writes them"
             )
         x, cos, sin = (_name(value) for value in node.inputs[:3])
         attributes = {"cos": cos, "sin": sin, "num_heads": _integer(node, "num_heads")}
         self._emit("rotary", node, [x], attributes)
+
+    def _causal_window(self, node: ir.Node) -> None:
+        self._windows[_name(node.outputs[0])] = _integer(node, "window")
+
+    def _alibi_bias(self, node: ir.Node) -> None:
+        self._slopes[_name(node.outputs[0])] = _name(node.inputs[2])
+
+    def _logn(self, node: ir.Node) -> None:
+        x, table = (_name(value) for value in node.inputs[:2])
+        self._scaled[_name(node.outputs[0])] = (x, table)
 
     def _attention(self, node: ir.Node) -> None:
         attributes: dict[str, Any] = {
@@ -159,7 +175,19 @@ class _Translator:
             "scale": _number(node, "scale"),
             "head_dim": _head_dim(node),
         }
-        self._emit("attention", node, [_name(value) for value in node.inputs[:3]], attributes)
+        query, key, value = (_name(each) for each in node.inputs[:3])
+        if query in self._scaled:
+            query, attributes["query_scale"] = self._scaled[query]
+        if "softcap" in node.attributes:
+            attributes["softcap"] = _number(node, "softcap")
+        if node.inputs[3] is not None:
+            attributes |= self._mask(_name(node.inputs[3]))
+        self._emit("attention", node, [query, key, value], attributes)
+
+    def _mask(self, name: str) -> dict[str, Any]:
+        if name in self._windows:
+            return {"window": self._windows[name]}
+        return {"slopes": self._slopes[name]}
 
 
 def _name(value: Any) -> str:

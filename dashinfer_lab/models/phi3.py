@@ -13,13 +13,14 @@ __all__ = ["phi3"]
 def phi3(g: GraphBuilder, c: ModelConfig) -> Value:
     """Logits [B, S, vocab] of Llama's decoder with fused projections."""
     x = g.embedding("model.embed_tokens", g.input_ids, c.vocab_size, c.hidden_size)
-    for _ in g.layers("model.layers", c.num_layers):
+    for layer in g.layers("model.layers", c.num_layers):
         h = g.rmsnorm("input_layernorm", x, eps=c.norm_eps)
         kv_width = c.num_kv_heads * c.head_dim
         widths = {"q": c.num_heads * c.head_dim, "k": kv_width, "v": kv_width}
         q, k, v = g.fused_linear("self_attn.qkv_proj", h, widths)
         q, k = g.rotary(q, c.num_heads), g.rotary(k, c.num_kv_heads)
-        a = g.attention("self_attn", q, k, v, num_heads=c.num_heads, num_kv_heads=c.num_kv_heads)
+        heads, kv_heads, window = c.num_heads, c.num_kv_heads, c.window(layer)
+        a = g.attention("self_attn", q, k, v, num_heads=heads, num_kv_heads=kv_heads, window=window)
         x = x + g.linear("self_attn.o_proj", a, c.hidden_size)
         h = g.rmsnorm("post_attention_layernorm", x, eps=c.norm_eps)
         halves = {"gate": c.intermediate_size, "up": c.intermediate_size}

@@ -13,7 +13,7 @@ __all__ = ["qwen3"]
 def qwen3(g: GraphBuilder, c: ModelConfig) -> Value:
     """Logits [B, S, vocab] of Llama's decoder with queries and keys normalised head by head."""
     x = g.embedding("model.embed_tokens", g.input_ids, c.vocab_size, c.hidden_size)
-    for _ in g.layers("model.layers", c.num_layers):
+    for layer in g.layers("model.layers", c.num_layers):
         h = g.rmsnorm("input_layernorm", x, eps=c.norm_eps)
         q = g.linear("self_attn.q_proj", h, c.num_heads * c.head_dim, bias=c.attention_bias)
         k = g.linear("self_attn.k_proj", h, c.num_kv_heads * c.head_dim, bias=c.attention_bias)
@@ -21,7 +21,8 @@ def qwen3(g: GraphBuilder, c: ModelConfig) -> Value:
         q = g.rmsnorm_heads("self_attn.q_norm", q, c.num_heads, eps=c.norm_eps)
         k = g.rmsnorm_heads("self_attn.k_norm", k, c.num_kv_heads, eps=c.norm_eps)
         q, k = g.rotary(q, c.num_heads), g.rotary(k, c.num_kv_heads)
-        a = g.attention("self_attn", q, k, v, num_heads=c.num_heads, num_kv_heads=c.num_kv_heads)
+        heads, kv_heads, window = c.num_heads, c.num_kv_heads, c.window(layer)
+        a = g.attention("self_attn", q, k, v, num_heads=heads, num_kv_heads=kv_heads, window=window)
         x = x + g.linear("self_attn.o_proj", a, c.hidden_size, bias=c.attention_bias)
         h = g.rmsnorm("post_attention_layernorm", x, eps=c.norm_eps)
         gate = g.linear("mlp.gate_proj", h, c.intermediate_size)

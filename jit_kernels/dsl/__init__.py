@@ -20,6 +20,7 @@ from jit_kernels.dsl.math import (
     round_to_bf16,
     sigmoid,
     sqrt,
+    tanh,
 )
 from jit_kernels.dsl.memory import Array, VectorIndex, pointer_at, stack_array
 from jit_kernels.dsl.values import (
@@ -73,6 +74,7 @@ __all__ = [
     "sigmoid",
     "sqrt",
     "stack_array",
+    "tanh",
     "vectorized",
     "when",
     "while_loop",

@@ -2,12 +2,13 @@
 
 exp: Cephes expf, relative error below 2e-7 on [-87.3, 88.7]; exp(0) = 1 and exp(-inf) = 0
 exactly, NaN stays NaN, above 88.7 the result is +inf.
+tanh: (1 - e**-2|x|) / (1 + e**-2|x|) with the sign of x; absolute error below 2e-7.
 log: Cephes logf, error below 2 ulp; log(1) = 0 exactly; for positive normal numbers only.
 """
 
 from __future__ import annotations
 
-from jit_kernels.dsl.intrinsics import round_to_int, sqrt
+from jit_kernels.dsl.intrinsics import float_absolute, round_to_int, sqrt
 from jit_kernels.dsl.values import Value, constant, fma, maximum, minimum, select
 from jit_kernels.types import F32, I32, U16, U32
 
@@ -19,6 +20,7 @@ __all__ = [
     "round_to_bf16",
     "sigmoid",
     "sqrt",
+    "tanh",
 ]
 
 _LOG2_E = 1.44269504088896341
@@ -117,6 +119,13 @@ def log(x: Value[F32]) -> Value[F32]:
 def sigmoid(x: Value[F32]) -> Value[F32]:
     """1 / (1 + e**-x) per lane."""
     return 1.0 / (exp(-x) + 1.0)
+
+
+def tanh(x: Value[F32]) -> Value[F32]:
+    """Hyperbolic tangent per lane."""
+    decay = exp_nonpositive(float_absolute(x) * -2.0)
+    magnitude = (1.0 - decay) / (decay + 1.0)
+    return select(x < 0.0, -magnitude, magnitude)
 
 
 def bf16_to_f32(bits: Value[U16]) -> Value[F32]:

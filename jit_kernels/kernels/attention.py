@@ -24,6 +24,7 @@ from jit_kernels.kernels.attention_items import (
     Cache,
     Unit,
 )
+from jit_kernels.kernels.attention_scores import Scoring
 from jit_kernels.types import F32, I32, I64
 
 __all__ = [
@@ -75,30 +76,47 @@ def attention(
     counter: Array[I64],
     workspace: Array[F32],
     workspace_floats_per_worker: Value[I64],
+    window: Value[I64],
+    softcap: Value[F32],
+    slopes: Array[F32],
     *,
     head_dim: int,
     heads_per_kv: int,
+    windowed: bool = False,
+    softcapped: bool = False,
+    biased: bool = False,
 ) -> None:
-    """Attend from every row of every item; see the module's text for the operands."""
+    """Attend from every row of every item; see the module's text for the operands.
+
+    A row sees the last `window` keys where it is `windowed`; scores are `softcapped`, and `biased`
+    by `slopes` [heads]: see `attention_scores`.
+    """
+    scoring = Scoring(
+        scale,
+        softcap if softcapped else None,
+        slopes if biased else None,
+        window if windowed else None,
+    )
     scratch = workspace + worker().index * workspace_floats_per_worker
     tile = Tile.at(scratch, _capacity(heads_per_kv), head_dim)
     cache = Cache(pages, page_tables, num_kv_heads, head_dim)
     num_units = num_items[0] * num_kv_heads
     for number in claimed(counter, num_units):
-        unit = Unit.at(items, number, num_kv_heads)
+        unit = Unit.at(items, number, num_kv_heads, scoring.window)
+        own = scoring.of_heads(unit.kv_head * heads_per_kv)
         head_offset = unit.kv_head * (heads_per_kv * head_dim)
         rows = queries + unit.first_row * query_stride + head_offset
         tile.clear(unit.num_rows * heads_per_kv)
         for alone in if_else(unit.num_rows.equals(1)):
             if alone:
                 later = minimum(number + worker().count, num_units - 1)
-                _walk_row(tile, rows, heads_per_kv, cache, items, number, later, scale)
+                _walk_row(tile, rows, heads_per_kv, cache, items, number, later, own)
             else:
                 gather(tile, rows, unit.num_rows, query_stride, heads_per_kv)
                 for segment in loop(unit.first_segment, unit.end_segment):
                     offset = unit.position - segment * SEGMENT_SIZE
-                    own = cache.pages(unit, segment)
-                    attend_tile(tile, heads_per_kv, unit.num_rows, offset, own, scale)
+                    pages_of_unit = cache.pages(unit, segment)
+                    attend_tile(tile, heads_per_kv, unit.num_rows, offset, pages_of_unit, own)
         for whole in if_else(unit.is_whole):
             if whole:
                 target = out + unit.first_row * out_stride + head_offset
@@ -117,23 +135,23 @@ def _walk_row(
     items: Array[I64],
     number: Value[I64],
     later: Value[I64],
-    scale: Value[F32],
+    scoring: Scoring,
 ) -> None:
     """All segments of unit `number`, of one row; `later` is a unit this worker may do next."""
-    unit = Unit.at(items, number, cache.num_kv_heads)
+    unit = Unit.at(items, number, cache.num_kv_heads, scoring.window)
     for segment in loop(unit.first_segment, unit.end_segment):
-        num_keys = minimum(unit.last + 1 - segment * SEGMENT_SIZE, SEGMENT_SIZE)
         more = segment + 1 < unit.end_segment
-        following = Unit.at(items, select(more, number, later), cache.num_kv_heads)
+        next_unit = select(more, number, later)
+        following = Unit.at(items, next_unit, cache.num_kv_heads, scoring.window)
         attend_row(
             current().isa,
             tile,
             queries,
             heads_per_kv,
-            num_keys,
+            unit.position - segment * SEGMENT_SIZE,
             cache.pages(unit, segment),
             cache.pages(following, select(more, segment + 1, following.first_segment)),
-            scale,
+            scoring,
         )
 
 

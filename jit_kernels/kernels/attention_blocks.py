@@ -20,7 +20,6 @@ from jit_kernels.dsl import (
     fma,
     fold_sum,
     index,
-    lane_indices,
     loop,
     maximum,
     minimum,
@@ -35,7 +34,8 @@ from jit_kernels.kernels.attention_items import (
     Pages,
     num_pages,
 )
-from jit_kernels.types import BOOL, F32, I32, I64
+from jit_kernels.kernels.attention_scores import Scoring, Span
+from jit_kernels.types import BOOL, F32, I64
 
 __all__ = ["Block", "Seen", "Tile", "merge_weights", "score_keys", "softmax_row", "weigh_values"]
 
@@ -105,14 +105,23 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """How many of a segment's keys a block's queries see: each of them, where they differ.
+    """Which of a segment's keys a block's queries see: each of them, where they differ.
 
-    The first `by_all` keys go to every sum; those up to `by_any` are looked at query by query.
+    Keys of `by_all` go to every sum; the others of `by_any` are looked at query by query.
     """
 
-    by_all: Value[I64]
-    by_any: Value[I64]
-    by_each: Sequence[Value[I64]] = ()
+    by_all: Span
+    by_any: Span
+    by_each: Sequence[Span] = ()
+
+    @staticmethod
+    def of(spans: Sequence[Span]) -> Seen:
+        """By queries in the order of their positions."""
+        first, last = spans[0], spans[-1]
+        by_any = Span(first.first, last.end)
+        if isinstance(last.first, int):
+            return Seen(first, by_any, spans)
+        return Seen(Span(last.first, maximum(first.end, last.first)), by_any, spans)
 
 
 def score_keys(
@@ -142,26 +151,36 @@ def score_keys(
             scores[index(row * SEGMENT_SIZE + v * VECTOR_LANES)] = total.get()
 
 
-def softmax_row(tile: Tile, query: Value[I64], visible: Value[I64], scale: Value[F32]) -> None:
-    """Turn a query's first `visible` scores into e^(s - m) and merge (m, l) into the state.
+def softmax_row(
+    tile: Tile,
+    query: Value[I64],
+    scoring: Scoring,
+    span: Span,
+    head: Value[I64],
+    position: Value[I64],
+) -> None:
+    """Turn a query's scores in `span` into e^(s - m) and merge (m, l) into the state.
 
-    What follows them, up to a whole vector, becomes 0.
+    Others of the vectors that hold them become 0. `position` counts from the segment's start.
     """
     row = tile.scores + query * SEGMENT_SIZE
-    num_full = visible // VECTOR_LANES * VECTOR_LANES
+    begin = scoring.first_vector(span)
+    num_full = span.end // VECTOR_LANES * VECTOR_LANES
     highest = RunningMax(F32, _MINUS_INFINITY)
-    for at in loop(0, num_full, VECTOR_LANES):
-        score = row.vector(at) * scale
+
+    def take(at: Value[I64], *, last: bool) -> None:
+        score = scoring.logits(row.vector(at), at, head, position)
+        score = scoring.masked(score, at, span, last=last)
         row[at] = score
         highest.update(score)
-    with when(num_full < visible):
-        lanes = lane_indices(I32) < (visible - num_full).to(I32)
-        score = select(lanes, row.vector(num_full) * scale, _MINUS_INFINITY)
-        row[num_full] = score
-        highest.update(score)
+
+    for at in loop(begin, num_full, VECTOR_LANES):
+        take(at, last=False)
+    with when(num_full < span.end):
+        take(num_full, last=True)
     m = highest.value()
     total = Variable(zeros(F32))
-    for at in loop(0, visible, VECTOR_LANES):
+    for at in loop(begin, span.end, VECTOR_LANES):
         probability = exp_nonpositive(row.vector(at) - broadcast(m))
         row[at] = probability
         total.set(total.get() + probability)
@@ -196,28 +215,39 @@ def weigh_values(
     """
     sums = block.sums()
     probabilities = tile.scores + block.first * SEGMENT_SIZE
-    for page in loop(num_pages(seen.by_all)):
+
+    def one_by_one(first: Value[I64], end: Value[I64]) -> None:
+        for key in loop(first, end):
+            values = pages.values(key // PAGE_SIZE) + key % PAGE_SIZE * tile.head_dim + column
+            sees = [own.holds(key) for own in seen.by_each]
+            _add_key(probabilities + key, values, sums, sees)
+
+    first = seen.by_all.first
+    if seen.by_each and not isinstance(first, int):
+        one_by_one(index(seen.by_any.first), first)
+    for page in loop(first // PAGE_SIZE, num_pages(seen.by_all.end)):
         ahead = None
         if following is not None:
             turn = column // block.width * PAGES_PER_SEGMENT + page
             parts = tile.head_dim // block.width
             ahead = following.keys(turn // parts) + turn % parts * (PAGE_SIZE * block.width)
         values = pages.values(page) + column
-        count = minimum(seen.by_all - page * PAGE_SIZE, PAGE_SIZE)
-        _add_page(tile.head_dim, probabilities + page * PAGE_SIZE, values, count, sums, ahead)
+        start = page * PAGE_SIZE
+        keys = Span(
+            0 if isinstance(first, int) else maximum(first - start, 0),
+            minimum(seen.by_all.end - start, PAGE_SIZE),
+        )
+        _add_page(tile.head_dim, probabilities + start, values, keys, sums, ahead)
     if seen.by_each:
-        for key in loop(seen.by_all, seen.by_any):
-            values = pages.values(key // PAGE_SIZE) + key % PAGE_SIZE * tile.head_dim + column
-            sees = [key < own for own in seen.by_each]
-            _add_key(probabilities + key, values, sums, sees)
-    _merge(tile, block.first, column, sums, [own > 0 for own in seen.by_each])
+        one_by_one(seen.by_all.end, seen.by_any.end)
+    _merge(tile, block.first, column, sums, [own.is_filled for own in seen.by_each])
 
 
 def _add_page(
     head_dim: int,
     probabilities: Array[F32],
     values: Array[F32],
-    count: Value[I64],
+    keys: Span,
     sums: Sums,
     following: Array[F32] | None,
 ) -> None:
@@ -228,11 +258,11 @@ def _add_page(
             _prefetch(following + key * (wide * VECTOR_LANES), wide)
         _add_key(probabilities + key, values + key * head_dim, sums)
 
-    whole = count // _UNROLLED_KEYS * _UNROLLED_KEYS
-    for base in loop(0, whole, _UNROLLED_KEYS):
+    unrolled = (keys.end - keys.first) // _UNROLLED_KEYS * _UNROLLED_KEYS + keys.first
+    for base in loop(keys.first, unrolled, _UNROLLED_KEYS):
         for step in range(_UNROLLED_KEYS):
             one_key(base + step)
-    for key in loop(whole, count):
+    for key in loop(unrolled, keys.end):
         one_key(key)
 
 

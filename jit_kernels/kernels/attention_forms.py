@@ -6,7 +6,9 @@ results go.
 
 from __future__ import annotations
 
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, index, loop, maximum, minimum, when
+from collections.abc import Callable
+
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, index, loop, minimum, when
 from jit_kernels.isa import Isa
 from jit_kernels.kernels.attention_blocks import (
     Block,
@@ -17,6 +19,7 @@ from jit_kernels.kernels.attention_blocks import (
     weigh_values,
 )
 from jit_kernels.kernels.attention_items import PAGE_SIZE, SEGMENT_SIZE, Pages, num_pages
+from jit_kernels.kernels.attention_scores import Scoring, Span
 from jit_kernels.types import F32, I64
 
 __all__ = ["ROW_TILE", "attend_row", "attend_tile", "gather"]
@@ -32,18 +35,20 @@ def attend_row(
     tile: Tile,
     queries: Array[F32],
     heads_per_kv: int,
-    num_keys: Value[I64],
+    position: Value[I64],
     pages: Pages,
     following: Pages,
-    scale: Value[F32],
+    scoring: Scoring,
 ) -> None:
     """Merge one segment into the state of one row's queries [heads_per_kv][D].
 
-    The keys bring in the values, and the values bring in the keys that follow.
+    `position` is the row's, from the segment's start. The keys bring in the values, and the values
+    bring in the keys that follow.
     """
+    span = scoring.seen(position)
     heads = _head_blocks(isa, heads_per_kv)
     wide = 2 if max(size for _, size in heads) <= _most_queries(isa, 2) else 1
-    for page in loop(num_pages(num_keys)):
+    for page in loop(span.first // PAGE_SIZE, num_pages(span.end)):
         keys, values = pages.keys(page), pages.values(page)
         scores = tile.scores + page * PAGE_SIZE
         for key in range(0, PAGE_SIZE, wide * VECTOR_LANES):
@@ -54,11 +59,11 @@ def attend_row(
                 ahead = None if first else values + key * tile.head_dim
                 score_keys(block, own, keys + key, target, tile.head_dim, ahead)
     for query in loop(heads_per_kv):
-        softmax_row(tile, query, num_keys, scale)
+        softmax_row(tile, query, scoring, span, query, position)
     wide = _columns_at_once(isa, tile.head_dim, max(size for _, size in heads))
     for column in loop(0, tile.head_dim, wide * VECTOR_LANES):
         for first, size in heads:
-            block, seen = Block(index(first), size, wide), Seen(num_keys, num_keys)
+            block, seen = Block(index(first), size, wide), Seen(span, span)
             weigh_values(tile, block, pages, column, seen, None if first else following)
 
 
@@ -104,7 +109,7 @@ def attend_tile(
     num_rows: Value[I64],
     offset: Value[I64],
     pages: Pages,
-    scale: Value[F32],
+    scoring: Scoring,
 ) -> None:
     """Merge one segment into the state of all rows' queries.
 
@@ -112,25 +117,40 @@ def attend_tile(
     """
     num_queries = num_rows * heads_per_kv
 
-    def seen_by(query: Value[I64]) -> Value[I64]:
-        row = minimum(query // heads_per_kv, num_rows - 1)
-        return minimum(maximum(offset + row + 1, 0), SEGMENT_SIZE)
+    def position_of(query: Value[I64]) -> Value[I64]:
+        return offset + minimum(query // heads_per_kv, num_rows - 1)
 
-    for page in loop(num_pages(seen_by(num_queries))):
+    def seen_by(query: Value[I64]) -> Span:
+        return scoring.seen(position_of(query))
+
+    _score_tile(tile, num_queries, pages, seen_by)
+    for query in loop(num_queries):
+        span = seen_by(query)
+        with when(span.is_filled):
+            head = query % heads_per_kv
+            softmax_row(tile, query, scoring, span, head, position_of(query))
+    for column in loop(0, tile.head_dim, VECTOR_LANES):
+        for query in loop(0, num_queries, ROW_TILE):
+            seen = Seen.of([seen_by(query + row) for row in range(ROW_TILE)])
+            with when(seen.by_any.is_filled):
+                weigh_values(tile, Block(query, ROW_TILE, 1), pages, column, seen)
+
+
+def _score_tile(
+    tile: Tile, num_queries: Value[I64], pages: Pages, seen_by: Callable[[Value[I64]], Span]
+) -> None:
+    """Products of every query and the keys that any query of its block sees."""
+    first_page = seen_by(index(0)).first // PAGE_SIZE
+    for page in loop(first_page, num_pages(seen_by(num_queries).end)):
         for query in loop(0, num_queries, ROW_TILE):
             source = tile.queries + query * tile.head_dim
+            begin, end = seen_by(query).first, seen_by(query + (ROW_TILE - 1)).end
             for key in range(0, PAGE_SIZE, VECTOR_LANES):
                 first = page * PAGE_SIZE + key
-                with when(first < seen_by(query + (ROW_TILE - 1))):
+                needed = first < end
+                if not isinstance(begin, int):
+                    needed = needed & (first + VECTOR_LANES > begin)
+                with when(needed):
                     target = tile.scores + query * SEGMENT_SIZE + first
                     block = Block(query, ROW_TILE, 1)
                     score_keys(block, source, pages.keys(page) + key, target, tile.head_dim)
-    for query in loop(num_queries):
-        with when(seen_by(query) > 0):
-            softmax_row(tile, query, seen_by(query), scale)
-    for column in loop(0, tile.head_dim, VECTOR_LANES):
-        for query in loop(0, num_queries, ROW_TILE):
-            each = [seen_by(query + row) for row in range(ROW_TILE)]
-            with when(each[-1] > 0):
-                seen = Seen(each[0], each[-1], each)
-                weigh_values(tile, Block(query, ROW_TILE, 1), pages, column, seen)

@@ -20,6 +20,7 @@ __all__ = [
     "Cache",
     "Pages",
     "Unit",
+    "first_segment",
     "num_pages",
 ]
 
@@ -34,17 +35,29 @@ def num_pages(num_keys: Value[I64]) -> Value[I64]:
     return (num_keys + (PAGE_SIZE - 1)) // PAGE_SIZE
 
 
+def first_segment(position: Value[I64], window: Value[I64]) -> Value[I64]:
+    """The segment of the first key that a row sees of the last `window`."""
+    return maximum(position + 1 - window, 0) // SEGMENT_SIZE
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """One kv head of one item: rows at `position` .. `last`, segments `first` .. `end` - 1."""
 
     item: Array[I64]
     kv_head: Value[I64]
+    window: Value[I64] | None = None
 
     @staticmethod
-    def at(items: Array[I64], number: Value[I64], num_kv_heads: Value[I64]) -> Unit:
-        """The unit of that number."""
-        return Unit(items + number // num_kv_heads * ITEM_WORDS, number % num_kv_heads)
+    def at(
+        items: Array[I64],
+        number: Value[I64],
+        num_kv_heads: Value[I64],
+        window: Value[I64] | None = None,
+    ) -> Unit:
+        """The unit of that number; rows see the last `window` keys, all where it is None."""
+        item = items + number // num_kv_heads * ITEM_WORDS
+        return Unit(item, number % num_kv_heads, window)
 
     @property
     def first_row(self) -> Value[I64]:
@@ -78,8 +91,11 @@ class Unit:
 
     @property
     def first_segment(self) -> Value[I64]:
-        """First segment to attend to."""
-        return maximum(self.item[4], 0)
+        """First segment to attend to; `end_segment` or beyond where the window is past it."""
+        first = maximum(self.item[4], 0)
+        if self.window is None:
+            return first
+        return maximum(first, first_segment(self.position, self.window))
 
     @property
     def end_segment(self) -> Value[I64]:

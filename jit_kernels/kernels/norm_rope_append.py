@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from jit_kernels.dsl import Array, Value, running_sum, sqrt, vectorized
 from jit_kernels.kernel import kernel
-from jit_kernels.kernels.rope_append import Halves, HeadRows, append_heads
+from jit_kernels.kernels.rope_append import Head, HeadRows, append_heads
 from jit_kernels.types import F32, I32, I64
 
 __all__ = ["norm_rope_append"]
@@ -30,19 +30,25 @@ def norm_rope_append(
     q_weight: Array[F32],
     k_weight: Array[F32],
     eps: Value[F32],
+    query_scale: Array[F32],
     *,
     head_dim: int,
+    turned: bool = True,
+    scaled: bool = False,
 ) -> None:
     """Normalise and rotate; `q_weight` and `k_weight` are [head_dim], the rest as `rope_append`."""
 
-    def halves_of(head: Array[F32], is_query: bool) -> Halves:
+    def head_of(head: Array[F32], is_query: bool) -> Head:
         weight = q_weight if is_query else k_weight
         square_sum = running_sum()
         for d in vectorized(head_dim):
             square_sum.add_product(head[d], head[d])
         scale = 1.0 / sqrt(square_sum.value() / float(head_dim) + eps)
-        upper, upper_weight = head + head_dim // 2, weight + head_dim // 2
-        return lambda d: (head[d] * scale * weight[d], upper[d] * scale * upper_weight[d])
+        return lambda d: head[d] * scale * weight[d]
 
-    heads = HeadRows(qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim)
-    append_heads(rows, heads, positions, cos, sin, slots, kv, halves_of)
+    by_position = query_scale if scaled else None
+    heads = HeadRows(
+        qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim, by_position
+    )
+    angles = (cos, sin) if turned else None
+    append_heads(rows, heads, positions, angles, slots, kv, head_of)

@@ -8,21 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jit_kernels.dsl import Array, Value, VectorIndex, fma, if_else, loop, vectorized
+from jit_kernels.dsl import Array, Value, VectorIndex, fma, if_else, loop, stack_array, vectorized
 from jit_kernels.kernel import kernel, worker
 from jit_kernels.types import F32, I32, I64
 
-__all__ = ["Halves", "HeadRows", "append_heads", "halves_as_they_are", "rope_append"]
+__all__ = ["Head", "HeadRows", "append_heads", "rope_append"]
 
 _PAGE_TOKENS = 32
 
-Halves = Callable[[VectorIndex], tuple[Value[F32], Value[F32]]]
-"""Sixteen consecutive elements of a head's lower half, and those they turn with."""
+Head = Callable[[VectorIndex], Value[F32]]
+"""Sixteen consecutive elements of a head, as they are before it turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadRows:
-    """Rows of q, k, v side by side, and where turned queries go."""
+    """Rows of q, k, v side by side, and where turned queries go.
+
+    query_scale: what a query is multiplied by at each position, None for nothing.
+    """
 
     qkv: Array[F32]
     qkv_stride: Value[I64]
@@ -31,6 +34,7 @@ class HeadRows:
     num_heads: Value[I64]
     num_kv_heads: Value[I64]
     head_dim: int
+    query_scale: Array[F32] | None = None
 
 
 @kernel
@@ -47,78 +51,87 @@ def rope_append(
     kv: Array[F32],
     num_heads: Value[I64],
     num_kv_heads: Value[I64],
+    query_scale: Array[F32],
     *,
     head_dim: int,
+    turned: bool = True,
+    scaled: bool = False,
 ) -> None:
     """Rotate row r by `positions[r]`; its k, v go to token slot `slots[r]` = page * 32 + offset.
 
-    A row of `qkv` is [num_heads + 2 num_kv_heads][head_dim]; `cos`, `sin` are [positions][D/2].
+    A row of `qkv` is [num_heads + 2 num_kv_heads][head_dim]; `cos`, `sin` are [positions][D/2], not
+    looked at unless `turned`; where `scaled`, queries are multiplied by `query_scale` [positions].
     Pages are [page][kv head]{K [D][32], V [32][D]}.
     """
-    heads = HeadRows(qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim)
-    append_heads(rows, heads, positions, cos, sin, slots, kv, halves_as_they_are(head_dim))
+    scale = query_scale if scaled else None
+    heads = HeadRows(qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim, scale)
+    angles = (cos, sin) if turned else None
+    append_heads(rows, heads, positions, angles, slots, kv, head_as_it_is)
+
+
+def head_as_it_is(head: Array[F32], is_query: bool) -> Head:
+    """A head that nothing is done to before it turns."""
+    return lambda d: head[d]
 
 
 def append_heads(
     rows: Array[I64],
     given: HeadRows,
     positions: Array[I32],
-    cos: Array[F32],
-    sin: Array[F32],
+    angles: tuple[Array[F32], Array[F32]] | None,
     slots: Array[I64],
     kv: Array[F32],
-    halves_of: Callable[[Array[F32], bool], Halves],
+    head_of: Callable[[Array[F32], bool], Head],
 ) -> None:
-    """Turn every head; `halves_of` tells what is turned from a head and whether it is a query."""
+    """Turn every head; `head_of` tells what is turned from a head and whether it is a query.
+
+    `angles` are cosines and sines by position, None where nothing turns.
+    """
     head_dim, num_heads, num_kv_heads = given.head_dim, given.num_heads, given.num_kv_heads
     heads = num_heads + num_kv_heads
     first, last = worker().share(rows[0] * heads)
+    key = stack_array(F32, head_dim)
     for item in loop(first, last):
         row, head = item // heads, item % heads
         source = given.qkv + (row * given.qkv_stride + head * head_dim)
-        angle = positions[row].to(I64) * (head_dim // 2)
+        position = positions[row].to(I64)
         for is_query in if_else(head < num_heads):
-            halves = halves_of(source, is_query)
+            target = given.q_out + (row * given.q_stride + head * head_dim) if is_query else key
+            if angles is None:
+                _copy(head_of(source, is_query), target, head_dim)
+            else:
+                cos, sin = (table + position * (head_dim // 2) for table in angles)
+                _turn(head_of(source, is_query), target, head_dim, cos, sin)
             if is_query:
-                target = given.q_out + (row * given.q_stride + head * head_dim)
-                _rotate(halves, cos + angle, sin + angle, target, head_dim, 1)
+                _scale_query(given, target, position)
                 continue
             page, offset = slots[row] // _PAGE_TOKENS, slots[row] % _PAGE_TOKENS
             block = page * num_kv_heads + head - num_heads
             keys = kv + block * (2 * _PAGE_TOKENS * head_dim)
-            _rotate(halves, cos + angle, sin + angle, keys + offset, head_dim, _PAGE_TOKENS)
+            for d in loop(head_dim):
+                keys[d * _PAGE_TOKENS + offset] = key[d]
             values = keys + (_PAGE_TOKENS * head_dim + offset * head_dim)
             appended = source + num_kv_heads * head_dim
             for d in vectorized(head_dim):
                 values[d] = appended[d]
 
 
-def halves_as_they_are(head_dim: int) -> Callable[[Array[F32], bool], Halves]:
-    """The halves of heads that nothing is done to before they turn."""
-
-    def halves_of(head: Array[F32], is_query: bool) -> Halves:
-        upper = head + head_dim // 2
-        return lambda d: (head[d], upper[d])
-
-    return halves_of
-
-
-def _rotate(
-    halves: Halves, cos: Array[F32], sin: Array[F32], out: Array[F32], head_dim: int, stride: int
-) -> None:
-    """Rotate one head, writing elements `stride` apart."""
+def _turn(head: Head, out: Array[F32], head_dim: int, cos: Array[F32], sin: Array[F32]) -> None:
     half = head_dim // 2
     for d in vectorized(half):
-        lanes = 16 if d.mask is None else half % 16
-        lower, upper = halves(d)
-        _put(out, d, stride, lanes, fma(lower, cos[d], -(upper * sin[d])))
-        _put(out + half * stride, d, stride, lanes, fma(upper, cos[d], lower * sin[d]))
+        upper_index = VectorIndex(d.base + half, d.mask)
+        lower, upper = head(d), head(upper_index)
+        out[d] = fma(lower, cos[d], -(upper * sin[d]))
+        out[upper_index] = fma(upper, cos[d], lower * sin[d])
 
 
-def _put(out: Array[F32], d: VectorIndex, stride: int, lanes: int, values: Value[F32]) -> None:
-    if stride == 1:
-        out[d] = values
-        return
-    column = out + d.base * stride
-    for lane in range(lanes):
-        column[lane * stride] = values.lane(lane)
+def _copy(head: Head, out: Array[F32], head_dim: int) -> None:
+    for d in vectorized(head_dim):
+        out[d] = head(d)
+
+
+def _scale_query(given: HeadRows, query: Array[F32], position: Value[I64]) -> None:
+    if given.query_scale is not None:
+        scale = given.query_scale[position]
+        for d in vectorized(given.head_dim):
+            query[d] = query[d] * scale

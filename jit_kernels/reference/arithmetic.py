@@ -1,4 +1,4 @@
-"""float32 arithmetic with the kernels' bits, in NumPy: fma, exp, sigmoid, log, the fixed tree.
+"""float32 arithmetic with the kernels' bits, in NumPy: fma, exp, tanh, log, the fixed tree.
 
 Written from the formulas, not from the generator, so that each checks the other.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["exp", "fma", "fold", "log", "sigmoid", "tree_sum", "tree_sum_of_squares"]
+__all__ = ["exp", "fma", "fold", "log", "sigmoid", "tanh", "tree_sum", "tree_sum_of_squares"]
 
 _LANES = 16
 _EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
@@ -61,6 +61,14 @@ def _power_of_two(exponent: NDArray[np.int32]) -> NDArray[np.float32]:
 def sigmoid(x: ArrayLike) -> NDArray[np.float32]:
     """1 / (1 + e**-x)."""
     return np.float32(1) / (exp(-np.asarray(x, np.float32)) + np.float32(1))
+
+
+def tanh(x: ArrayLike) -> NDArray[np.float32]:
+    """(1 - e**-2|x|) / (1 + e**-2|x|) with the sign of x."""
+    x = np.asarray(x, np.float32)
+    decay = exp(abs(x) * np.float32(-2))
+    magnitude = (np.float32(1) - decay) / (decay + np.float32(1))
+    return np.where(x < 0, -magnitude, magnitude)
 
 
 def log(x: ArrayLike) -> NDArray[np.float32]:

@@ -6,14 +6,15 @@ nothing of pages, tiles or workers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jit_kernels.reference.arithmetic import exp, fma, tree_sum
+from jit_kernels.reference.arithmetic import exp, fma, tanh, tree_sum
 
-__all__ = ["SEGMENT_KEYS", "State", "attend", "attend_segment", "merge"]
+__all__ = ["SEGMENT_KEYS", "Scoring", "State", "alibi_slopes", "attend", "attend_segment", "merge"]
 
 SEGMENT_KEYS = 128
 Floats = NDArray[np.float32]
@@ -31,12 +32,47 @@ class State(NamedTuple):
     o: Floats
 
 
-def attend(
-    queries: Floats, keys: Floats, values: Floats, positions: NDArray[np.int64], scale: float
-) -> Floats:
-    """softmax(q k^T * scale + causal mask) v of queries [R, H, D] over keys, values [n, KV, D].
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """What becomes of q . k: softcap tanh(scale q.k / softcap) + slopes (key - position).
 
-    Row r sees the keys 0 .. positions[r].
+    `slopes` are [H]; a row sees the last `window` keys. None is what a model does without.
+    """
+
+    scale: float
+    softcap: float | None = None
+    slopes: Floats | None = None
+    window: int | None = None
+
+    def sees(self, positions: NDArray[np.int64], keys: NDArray[np.int64]) -> Flags:
+        """Whether a row sees a key, [R, n]."""
+        distance = positions[:, None] - keys
+        return (distance >= 0) & (distance < (self.window or np.inf))
+
+    def logits(
+        self, products: Floats, positions: NDArray[np.int64], keys: NDArray[np.int64]
+    ) -> Floats:
+        """What the softmax takes of products [R, H, n]."""
+        scores = products * np.float32(self.scale)
+        if self.softcap is not None:
+            cap = np.float32(self.softcap)
+            scores = tanh(scores / cap) * cap
+        if self.slopes is not None:
+            distance = (keys - positions[:, None]).astype(np.float32)
+            scores = fma(self.slopes[:, None], distance[:, None], scores)
+        return scores
+
+
+def attend(
+    queries: Floats,
+    keys: Floats,
+    values: Floats,
+    positions: NDArray[np.int64],
+    scoring: Scoring,
+) -> Floats:
+    """softmax(logits + causal mask) v of queries [R, H, D] over keys, values [n, KV, D].
+
+    Row r sees the keys up to positions[r], those within the window.
     """
     group = queries.shape[1] // keys.shape[1]
     keys, values = (np.repeat(each, group, axis=1) for each in (keys, values))
@@ -48,10 +84,11 @@ def attend(
     )
     for start in range(0, len(keys), SEGMENT_KEYS):
         part = slice(start, start + SEGMENT_KEYS)
-        # Later rows alone are left: the others see nothing from here on.
-        rows = np.flatnonzero(positions >= start)
-        sees = positions[rows, None] >= np.arange(start, start + len(keys[part]))
-        new = attend_segment(queries[rows], keys[part], values[part], sees, scale)
+        numbers = np.arange(start, start + len(keys[part]))
+        rows = np.flatnonzero(scoring.sees(positions, numbers).any(axis=1))
+        new = attend_segment(
+            queries[rows], keys[part], values[part], positions[rows], numbers, scoring
+        )
         merged = merge(State(*(each[rows] for each in state)), new)
         for each, after in zip(state, merged, strict=True):
             each[rows] = after
@@ -60,17 +97,25 @@ def attend(
 
 
 def attend_segment(
-    queries: Floats, keys: Floats, values: Floats, sees: Flags, scale: float
+    queries: Floats,
+    keys: Floats,
+    values: Floats,
+    positions: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    scoring: Scoring,
 ) -> State:
-    """The softmax of one segment from (-inf, 0, 0); `sees` is [R, n].
+    """The softmax of one segment, whose keys have these `numbers`, from (-inf, 0, 0).
 
-    A score is one fma chain over d, then scaled. What a row does not see is no part of its sums.
+    A score is one fma chain over d, then scaled and so on. What a row does not see is no part of
+    its sums.
     """
     with np.errstate(all="ignore"):
         scores = np.zeros((*queries.shape[:2], len(keys)), np.float32)
         for d in range(queries.shape[2]):
             scores = fma(queries[..., d, None], keys[..., d].T, scores)
-        masked = np.where(sees[:, None], scores * np.float32(scale), np.float32(-np.inf))
+        sees = scoring.sees(positions, numbers)
+        logits = scoring.logits(scores, positions, numbers)
+        masked = np.where(sees[:, None], logits, np.float32(-np.inf))
         m = masked.max(axis=2)
         p = exp(masked - m[..., None])
         o = np.zeros_like(queries)
@@ -88,3 +133,14 @@ def merge(run: State, new: State) -> State:
         total = fma(run.total, old_weight, new.total * new_weight)
         o = fma(run.o, old_weight[..., None], new.o * new_weight[..., None])
         return State(m, total, o)
+
+
+def alibi_slopes(num_heads: int) -> Floats:
+    """2^(-8 (h + 1) / n) for n heads, a power of two; then every other of 2n (Press et al.)."""
+    power = 1 << (num_heads.bit_length() - 1)
+
+    def geometric(count: int) -> list[float]:
+        return [2.0 ** (-8.0 * (head + 1) / count) for head in range(count)]
+
+    slopes = geometric(power) + geometric(2 * power)[0::2]
+    return np.array(slopes[:num_heads], np.float32)

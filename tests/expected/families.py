@@ -6,15 +6,16 @@ that stands, its largest magnitude and every 23rd value.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FAMILIES_FILE", "STEP", "FamilyLogits", "load_family"]
+__all__ = ["STEP", "FamilyLogits", "family_file", "load_family"]
 
-FAMILIES_FILE = Path(__file__).with_name("families.npz")
+_DIRECTORY = Path(__file__).with_name("families")
 STEP = 23
 
 
@@ -46,11 +47,12 @@ class FamilyLogits:
         return np.maximum(samples, largest) / self.row_max_abs
 
 
-def load_family(name: str, path: Path = FAMILIES_FILE) -> FamilyLogits:
+def family_file(name: str) -> Path:
+    """Where the fingerprint of the case called `name` is kept."""
+    return _DIRECTORY / f"{re.sub(r'[^a-z0-9]+', '_', name.lower())}.npz"
+
+
+def load_family(name: str) -> FamilyLogits:
     """Read the committed fingerprint of the case called `name`."""
-    with np.load(path) as file:
-        return FamilyLogits(
-            file[f"{name}.argmax"].astype(np.int64),
-            file[f"{name}.row_max_abs"],
-            file[f"{name}.samples"],
-        )
+    with np.load(family_file(name)) as file:
+        return FamilyLogits(file["argmax"].astype(np.int64), file["row_max_abs"], file["samples"])

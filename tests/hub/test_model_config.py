@@ -228,13 +228,14 @@ QWEN2 = {**SIZES, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2"}
     ids=str,
 )
 def test_a_window_that_hides_no_key_is_full_attention(window: dict[str, object]) -> None:
-    assert model_config(QWEN2 | window).context_length == 32768
+    assert model_config(QWEN2 | window).windows == ()
 
 
 @pytest.mark.parametrize(
     "window",
     [
         {"use_sliding_window": True, "sliding_window": 4096, "max_window_layers": 2},
+        {"use_sliding_window": True, "max_window_layers": 2},
         {
             "use_sliding_window": True, "sliding_window": 4096,
             "layer_types": ["full_attention", "full_attention", "sliding_attention"],
@@ -242,13 +243,14 @@ def test_a_window_that_hides_no_key_is_full_attention(window: dict[str, object])
     ],
     ids=str,
 )  # fmt: skip
-def test_a_window_shorter_than_the_context_is_refused_with_the_way_out(
+def test_layers_that_have_a_window_are_named_or_follow_the_others(
     window: dict[str, object],
 ) -> None:
-    with pytest.raises(UnsupportedModelError, match="With max_position_embeddings 4096"):
-        model_config(QWEN2 | window)
+    config = model_config(QWEN2 | window)
 
-    assert model_config(QWEN2 | window | {"max_position_embeddings": 4096}).context_length == 4096
+    assert config.windows == (None, None, 4096)
+    assert [config.window(layer) for layer in range(3)] == [None, None, 4096]
+    assert model_config(QWEN2 | window | {"max_position_embeddings": 4096}).windows == ()
 
 
 @pytest.mark.parametrize("first", [-1, True, "all"])
@@ -266,7 +268,16 @@ def test_a_window_without_a_switch_always_holds(architecture: str, model_type: s
     config = {**SIZES, "architectures": [architecture], "model_type": model_type}
     config |= {"max_position_embeddings": 8192, "num_key_value_heads": 2}
 
-    assert model_config(config | {"sliding_window": None}).context_length == 8192
-    assert model_config(config | {"sliding_window": 8192}).context_length == 8192
-    with pytest.raises(UnsupportedModelError, match="sliding_window 4096 is shorter"):
-        model_config(config | {"sliding_window": 4096})
+    assert model_config(config | {"sliding_window": None}).windows == ()
+    assert model_config(config | {"sliding_window": 8192}).windows == ()
+    assert model_config(config | {"sliding_window": 4096}).windows == (4096,) * 3
+    mixed = {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}
+    with pytest.raises(UnsupportedModelError, match="layer_types"):
+        model_config(config | {"sliding_window": 4096} | mixed)
+
+
+def test_a_list_of_layers_of_another_length_is_refused() -> None:
+    window = {"use_sliding_window": True, "sliding_window": 9, "layer_types": ["full_attention"]}
+
+    with pytest.raises(CheckpointError, match="names 1 layers of 3"):
+        model_config(QWEN2 | window)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jit_kernels.isa import AVX2, Isa
+from jit_kernels.kernel import Kernel
 from jit_kernels.kernels.attention import (
     ITEM_WORDS,
     PAGE_SIZE,
@@ -28,6 +29,7 @@ __all__ = [
     "WHOLE",
     "Case",
     "Item",
+    "Options",
     "attend",
     "attend_with_threads",
     "fill_pages",
@@ -46,6 +48,19 @@ WHOLE = -1
 
 
 @dataclass(frozen=True, slots=True)
+class Options:
+    """What an architecture adds to attention."""
+
+    window: int | None = None
+    softcap: float | None = None
+    alibi: bool = False
+    scale: float | None = None
+
+
+NONE = Options()
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """Requests whose last rows ask; rows, and pages in `table`, lie one request after the other.
 
@@ -60,6 +75,7 @@ class Case:
     pages: Array
     table: Array
     first_pages: list[int]
+    options: Options = NONE
 
     @property
     def head_dim(self) -> int:
@@ -74,8 +90,21 @@ class Case:
         return self.queries.shape[1] // self.num_kv_heads
 
     @property
-    def scale(self) -> float:
-        return float(np.float32(self.head_dim**-0.5))
+    def scoring(self) -> reference.Scoring:
+        slopes = reference.alibi_slopes(self.queries.shape[1]) if self.options.alibi else None
+        scale = self.options.scale or float(np.float32(self.head_dim**-0.5))
+        return reference.Scoring(scale, self.options.softcap, slopes, self.options.window)
+
+    def constants(self) -> dict[str, int]:
+        """What attention is specialised by."""
+        scoring = self.scoring
+        return {
+            "head_dim": self.head_dim,
+            "heads_per_kv": self.heads_per_kv,
+            "windowed": scoring.window is not None,
+            "softcapped": scoring.softcap is not None,
+            "biased": scoring.slopes is not None,
+        }
 
     def first_row(self, request: int) -> int:
         return sum(self.rows[:request])
@@ -91,7 +120,7 @@ class Case:
             first, count = self.first_row(request), self.rows[request]
             positions = np.arange(self.start(request), len(keys))
             queries = self.queries[first : first + count]
-            parts.append(reference.attend(queries, keys, values, positions, self.scale))
+            parts.append(reference.attend(queries, keys, values, positions, self.scoring))
         return np.concatenate(parts)
 
 
@@ -103,6 +132,7 @@ def random_case(
     *,
     num_kv_heads: int = 2,
     seed: int = 0,
+    options: Options = NONE,
 ) -> Case:
     """Random requests; pages, and parts of pages, that hold no token are filled with 0xFF."""
     rng = np.random.default_rng(seed)
@@ -118,7 +148,7 @@ def random_case(
     keys = [normal(context, num_kv_heads, head_dim) for context in contexts]
     values = [normal(context, num_kv_heads, head_dim) for context in contexts]
     queries = normal(sum(rows), num_kv_heads * heads_per_kv, head_dim)
-    case = Case(queries, keys, values, list(rows), pages, table, firsts)
+    case = Case(queries, keys, values, list(rows), pages, table, firsts, options)
     for request in range(len(contexts)):
         fill_pages(case, request)
     return case
@@ -177,10 +207,9 @@ def attend(
 ) -> Array:
     """Run every worker's part, then the merge; [R, H, D]. `place` puts operands into memory."""
     attention_operands, merge_operands, out = _operands(case, items, splits, num_workers, place)
-    constants = {"head_dim": case.head_dim, "heads_per_kv": case.heads_per_kv}
     for kernel, operands in ((attention, attention_operands), (attention_merge, merge_operands)):
         counted = [np.zeros(1, np.int64) if each is CLAIM_COUNTER else each for each in operands]
-        run(compiled(kernel, isa, **constants), counted, num_workers)
+        run(compiled(kernel, isa, **_known(kernel, case)), counted, num_workers)
     return out.reshape(case.queries.shape)
 
 
@@ -193,9 +222,8 @@ def attend_with_threads(
 ) -> Array:
     """The same by a pool of threads, each late by a random time."""
     attention_operands, merge_operands, out = _operands(case, items, splits, num_threads)
-    constants = {"head_dim": case.head_dim, "heads_per_kv": case.heads_per_kv}
     operations = [
-        Operation(compiled(kernel, AVX2, **constants), operands)
+        Operation(compiled(kernel, AVX2, **_known(kernel, case)), operands)
         for kernel, operands in (
             (attention, attention_operands),
             (attention_merge, merge_operands),
@@ -204,6 +232,10 @@ def attend_with_threads(
     with Pool(num_threads, operations[0].kernel.compiler, spin=0) as pool:
         Program(pool, operations, chaos_seed=chaos_seed).run()
     return out.reshape(case.queries.shape)
+
+
+def _known(kernel: Kernel, case: Case) -> dict[str, int]:
+    return {name: value for name, value in case.constants().items() if name in kernel.constants}
 
 
 def _operands(
@@ -215,6 +247,11 @@ def _operands(
 ) -> tuple[Operands, Operands, Array]:
     """Operands of attention and of the merge, and what they write."""
     num_rows, num_heads, head_dim = case.queries.shape
+    scoring = case.scoring
+    positions = [
+        np.arange(case.start(request), len(keys)) for request, keys in enumerate(case.keys)
+    ]
+    slopes = np.zeros(1, np.float32) if scoring.slopes is None else scoring.slopes
     width = num_heads * head_dim
     scratch = workspace_floats(head_dim, case.heads_per_kv)
     state = partial_floats(head_dim, case.heads_per_kv)
@@ -223,11 +260,13 @@ def _operands(
     first = (
         place(np.array([len(items)])), place(words(items, ITEM_WORDS)),
         place(case.queries.reshape(num_rows, width)), width, place(case.pages), place(case.table),
-        case.num_kv_heads, out, width, partials, case.scale, CLAIM_COUNTER,
+        case.num_kv_heads, out, width, partials, scoring.scale, CLAIM_COUNTER,
         place(np.full((num_workers, scratch), np.nan, np.float32)), scratch,
+        scoring.window or 0, scoring.softcap or 0.0, place(slopes),
     )  # fmt: skip
     second = (
         place(np.array([len(splits)])), place(words(splits, SPLIT_WORDS)), partials, out, width,
-        case.num_kv_heads, CLAIM_COUNTER,
+        case.num_kv_heads, CLAIM_COUNTER, place(np.concatenate(positions).astype(np.int32)),
+        scoring.window or 0,
     )  # fmt: skip
     return first, second, out

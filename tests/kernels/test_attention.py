@@ -222,7 +222,7 @@ def test_the_reference_is_attention() -> None:
     keys, values = (
         np.repeat(each[0].astype(np.float64), 3, 1) for each in (case.keys, case.values)
     )
-    scores = np.einsum("rhd,nhd->rhn", case.queries, keys) * case.scale
+    scores = np.einsum("rhd,nhd->rhn", case.queries, keys) * case.scoring.scale
     sees = np.arange(291, 300)[:, None] >= np.arange(300)
     weights = np.where(sees[:, None], np.exp(scores - scores.max()), 0)
     exact = np.einsum("rhn,nhd->rhd", weights / weights.sum(-1, keepdims=True), values)
@@ -230,7 +230,12 @@ def test_the_reference_is_attention() -> None:
     # A score is 64 roundings of its terms' absolute sum away, exp adds 2e-7; numerator and
     # denominator are sums of 300 terms, merged from three segments.
     unit = 2.0**-24
-    score = 64 * unit * np.einsum("rhd,nhd->rhn", abs(case.queries), abs(keys)).max() * case.scale
+    score = (
+        64
+        * unit
+        * np.einsum("rhd,nhd->rhn", abs(case.queries), abs(keys)).max()
+        * case.scoring.scale
+    )
     tolerance = (2 * (score + 4e-7) + 2 * 310 * unit) * abs(values).max()
     np.testing.assert_allclose(case.expected(), exact, rtol=0, atol=tolerance)
 

@@ -60,7 +60,7 @@ def merged(
     out = place(np.full((5, WIDTH), -1, np.float32))
     operands = (
         place(np.array([num_splits])), place(words(SPLITS, SPLIT_WORDS)), place(partials), out,
-        WIDTH, NUM_KV_HEADS, np.zeros(1, np.int64),
+        WIDTH, NUM_KV_HEADS, np.zeros(1, np.int64), np.zeros(5, np.int32), 0,
     )  # fmt: skip
     code = compiled(attention_merge, isa, head_dim=HEAD_DIM, heads_per_kv=HEADS_PER_KV)
     run(code, operands, num_workers)

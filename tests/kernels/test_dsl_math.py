@@ -1,4 +1,4 @@
-"""exp, log, sigmoid, bf16 rounding and the fixed tree: exact cases, stated errors, equal bits."""
+"""exp, log, sigmoid, tanh, bf16, the fixed tree: exact cases, stated errors, equal bits."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ FUNCTIONS: dict[str, Callable[[Value[F32]], Value[F32]]] = {
     "exp": dsl.exp,
     "log": dsl.log,
     "sigmoid": dsl.sigmoid,
+    "tanh": dsl.tanh,
 }
 
 
@@ -97,6 +98,18 @@ def test_sigmoid_saturates_and_keeps_nan(isa: Isa) -> None:
 
     assert actual[:5].tolist() == [0.5, 1, 0, 1, 0]
     assert np.isnan(actual[5])
+
+
+@each_isa
+def test_tanh_saturates_and_errs_by_what_exp_and_three_roundings_do(isa: Isa) -> None:
+    x = np.concatenate([np.linspace(-9, 9, 5_001), [0, 100, -100, np.inf, -np.inf, np.nan]])
+    x = x.astype(np.float32)
+
+    actual = value_of(isa, "tanh", x)
+
+    assert np.abs(actual[:-6] - np.tanh(x[:-6].astype(np.float64))).max() < 2e-7
+    assert actual[-6:-1].tolist() == [0, 1, -1, 1, -1]
+    assert np.isnan(actual[-1])
 
 
 @each_isa

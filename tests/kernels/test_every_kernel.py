@@ -17,11 +17,16 @@ EXAMPLES: dict[str, Constant] = {
     "group": 64,
     "has_bias": True,
     "has_residual": True,
+    "biased": True,
     "head_dim": 64,
     "heads_per_kv": 3,
     "row_tile": 6,
     "scale_format": "f16",
+    "scaled": True,
+    "softcapped": True,
+    "turned": True,
     "weight_format": "u8",
+    "windowed": True,
 }
 ELF_MACHINE = {"x86_64": 62, "aarch64": 183}
 

@@ -50,8 +50,9 @@ def stepped(
         place(np.array([len(c.qkv)])), place(c.qkv), c.qkv.shape[1], place(c.positions),
         place(c.cos), place(c.sin), place(c.slots), q, NUM_HEADS * head_dim, pages,
         NUM_HEADS, NUM_KV_HEADS, place(q_weight), place(k_weight), EPS,
+        place(c.query_scale),
     )  # fmt: skip
-    run(compiled(norm_rope_append, isa, head_dim=head_dim), operands, num_workers)
+    run(compiled(norm_rope_append, isa, **c.constants(head_dim)), operands, num_workers)
     return q, pages
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -25,6 +25,13 @@ class Case:
     slots: np.ndarray
     cos: np.ndarray
     sin: np.ndarray
+    query_scale: np.ndarray
+    turned: bool = True
+    scaled: bool = False
+
+    def constants(self, head_dim: int) -> dict[str, int]:
+        """What the kernel is specialised by."""
+        return {"head_dim": head_dim, "turned": self.turned, "scaled": self.scaled}
 
 
 def case(num_rows: int, head_dim: int) -> Case:
@@ -37,6 +44,7 @@ def case(num_rows: int, head_dim: int) -> Case:
         rng.permutation(NUM_PAGES * 32)[:num_rows],
         np.cos(angles).astype(np.float32),
         np.sin(angles).astype(np.float32),
+        rng.uniform(1, 2, NUM_POSITIONS).astype(np.float32),
     )
 
 
@@ -54,8 +62,12 @@ def expected_of(c: Case, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
         1,
     )
     cos, sin = c.cos[c.positions], c.sin[c.positions]
-    reference.append(pages, reference.rotate(k, cos, sin), v, c.slots)
-    return reference.rotate(q, cos, sin).reshape(num_rows, NUM_HEADS * head_dim), pages
+    if c.turned:
+        q, k = (reference.rotate(each, cos, sin) for each in (q, k))
+    reference.append(pages, k, v, c.slots)
+    if c.scaled:
+        q = q * c.query_scale[c.positions, None, None]
+    return q.reshape(num_rows, NUM_HEADS * head_dim), pages
 
 
 def stepped(
@@ -67,9 +79,9 @@ def stepped(
     operands = (
         place(np.array([len(c.qkv)])), place(c.qkv), c.qkv.shape[1], place(c.positions),
         place(c.cos), place(c.sin), place(c.slots), q, NUM_HEADS * head_dim, pages,
-        NUM_HEADS, NUM_KV_HEADS,
+        NUM_HEADS, NUM_KV_HEADS, place(c.query_scale),
     )  # fmt: skip
-    run(compiled(rope_append, isa, head_dim=head_dim), operands, num_workers)
+    run(compiled(rope_append, isa, **c.constants(head_dim)), operands, num_workers)
     return q, pages
 
 
@@ -81,6 +93,28 @@ def test_heads_are_rotated_and_kept_where_asked(isa: Isa, head_dim: int, num_row
     expected_q, expected_pages = expected_of(c, head_dim)
 
     q, pages = stepped(isa, c, head_dim)
+
+    same_bits(q, expected_q)
+    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+
+
+@pytest.mark.parametrize("head_dim", [16, 40])
+def test_heads_may_stay_as_they_are(head_dim: int) -> None:
+    c = replace(case(35, head_dim), turned=False)
+    expected_q, expected_pages = expected_of(c, head_dim)
+
+    q, pages = stepped(AVX2, c, head_dim)
+
+    same_bits(q, expected_q)
+    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+
+
+@pytest.mark.parametrize("head_dim", [16, 40, 64])
+def test_queries_alone_are_scaled_by_their_position(head_dim: int) -> None:
+    c = replace(case(35, head_dim), scaled=True)
+    expected_q, expected_pages = expected_of(c, head_dim)
+
+    q, pages = stepped(AVX2, c, head_dim)
 
     same_bits(q, expected_q)
     assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))

@@ -222,6 +222,14 @@ CASES = (
         ),
         _LAYER | _QKV_BIASES,
     ),
+    FamilyCase(
+        "qwen2 within a window from layer 1 on",
+        _named(
+            "Qwen2ForCausalLM", "qwen2", use_sliding_window=True, sliding_window=37,
+            max_window_layers=1,
+        ),
+        _LAYER | _QKV_BIASES,
+    ),
     FamilyCase("qwen3", _named("Qwen3ForCausalLM", "qwen3", rope_theta=1e6), _LAYER | _QK_NORMS),
     FamilyCase(
         "qwen3 with biases, tied",
@@ -232,6 +240,9 @@ CASES = (
         _LAYER | _QK_NORMS | _ALL_BIASES,
     ),
     FamilyCase("mistral", _named("MistralForCausalLM", "mistral", sliding_window=None), _LAYER),
+    FamilyCase(
+        "mistral within a window", _named("MistralForCausalLM", "mistral", sliding_window=19)
+    ),
     FamilyCase(
         "phi3", _named("Phi3ForCausalLM", "phi3", sliding_window=256), _PHI3
     ),

@@ -1,4 +1,4 @@
-"""attention(rotary(q), rotary(k), v) -> rope_append + paged_attention.
+"""attention(rotary(q), rotary(k), v) -> rope_append + paged_attention; so without rotary.
 
 rope_append turns q and writes k and v into the cache's pages; paged_attention reads only pages.
 Where q and k are normalised by head before they turn, rope_append does that too.
@@ -38,17 +38,19 @@ def _before(op: Op, makers: Makers) -> list[Op]:
         return []
     turned = [makers[value] for value in op.inputs[:2] if value in makers]
     turned = [each for each in turned if each.kind == "rotary"]
-    normed = [makers[each.inputs[0]] for each in turned if each.inputs[0] in makers]
+    untouched = (op, *turned)
+    normed = [makers[value] for each in untouched for value in each.inputs[:2] if value in makers]
     return [*turned, *(each for each in normed if each.kind == "head_norm")]
 
 
 def _paged(op: Op, makers: Makers) -> list[Op]:
     q, k = (makers.get(value) for value in op.inputs[:2])
-    if q is None or k is None or q.kind != "rotary" or k.kind != "rotary":
-        raise UnsupportedModelError(f"{op.name}: attention without rotary positions")
     queries = f"{op.name}.queries"
-    attributes = {**op.attributes, "cos": q["cos"], "sin": q["sin"]}
-    inputs = (q.inputs[0], k.inputs[0], op.inputs[2])
+    attributes, inputs = {**op.attributes}, op.inputs
+    turned = [each for each in (q, k) if each is not None and each.kind == "rotary"]
+    if turned:
+        attributes |= _rotary_attributes(op, turned)
+        inputs = (*(each.inputs[0] for each in turned), op.inputs[2])
     norms = [makers.get(value) for value in inputs[:2]]
     if any(norm is not None and norm.kind == "head_norm" for norm in norms):
         attributes |= _norm_attributes(op, norms)
@@ -56,6 +58,13 @@ def _paged(op: Op, makers: Makers) -> list[Op]:
     append = Op("rope_append", f"{op.name}.rope", inputs, (queries,), attributes, op.layer)
     attend = Op("paged_attention", op.name, (queries,), op.outputs, op.attributes, op.layer)
     return [append, attend]
+
+
+def _rotary_attributes(op: Op, turned: Sequence[Op]) -> dict[str, Any]:
+    kinds = [{k: v for k, v in each.attributes.items() if k != "num_heads"} for each in turned]
+    if len(turned) != 2 or kinds[0] != kinds[1]:
+        raise UnsupportedModelError(f"{op.name}: queries and keys turn unlike each other")
+    return kinds[0]
 
 
 def _norm_attributes(op: Op, norms: Sequence[Op | None]) -> dict[str, Any]:
