@@ -113,10 +113,7 @@ def attention(
                 _walk_row(tile, rows, heads_per_kv, cache, items, number, later, own)
             else:
                 gather(tile, rows, unit.num_rows, query_stride, heads_per_kv)
-                for segment in loop(unit.first_segment, unit.end_segment):
-                    offset = unit.position - segment * SEGMENT_SIZE
-                    pages_of_unit = cache.pages(unit, segment)
-                    attend_tile(tile, heads_per_kv, unit.num_rows, offset, pages_of_unit, own)
+                _walk_tile(tile, heads_per_kv, cache, unit, own)
         for whole in if_else(unit.is_whole):
             if whole:
                 target = out + unit.first_row * out_stride + head_offset
@@ -153,6 +150,13 @@ def _walk_row(
             cache.pages(following, select(more, segment + 1, following.first_segment)),
             scoring,
         )
+
+
+def _walk_tile(tile: Tile, heads_per_kv: int, cache: Cache, unit: Unit, scoring: Scoring) -> None:
+    """All segments of a unit of several rows, whose queries are gathered."""
+    for segment in loop(unit.first_segment, unit.end_segment):
+        offset, pages = unit.position - segment * SEGMENT_SIZE, cache.pages(unit, segment)
+        attend_tile(tile, heads_per_kv, unit.num_rows, offset, pages, scoring)
 
 
 def _finish(
