@@ -120,8 +120,7 @@ def attention(
                 _finish(tile, target, unit.num_rows, out_stride, heads_per_kv)
             else:
                 slot = unit.slot * num_kv_heads + unit.kv_head
-                size = partial_floats(head_dim, heads_per_kv)
-                _write_partial(tile, partials + slot * size, heads_per_kv)
+                _write_partial(tile, partials, slot, heads_per_kv)
 
 
 def _walk_row(
@@ -172,9 +171,10 @@ def _finish(
                 out[target] = tile.outputs.vector(at) / total
 
 
-def _write_partial(tile: Tile, slot: Array[F32], heads_per_kv: int) -> None:
+def _write_partial(tile: Tile, partials: Array[F32], slot: Value[I64], heads_per_kv: int) -> None:
+    states = partials + slot * partial_floats(tile.head_dim, heads_per_kv)
     for query in loop(heads_per_kv):
-        state = slot + query * (tile.head_dim + 16)
+        state = states + query * (tile.head_dim + 16)
         for column in range(0, tile.head_dim, VECTOR_LANES):
             state[column] = tile.outputs.vector(query * tile.head_dim + column)
         state[tile.head_dim] = tile.highest[query]
