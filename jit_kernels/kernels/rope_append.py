@@ -66,10 +66,10 @@ def rope_append(
     scale = query_scale if scaled else None
     heads = HeadRows(qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim, scale)
     angles = (cos, sin) if turned else None
-    append_heads(rows, heads, positions, angles, slots, kv, head_as_it_is)
+    append_heads(rows, heads, positions, angles, slots, kv, _head_as_it_is)
 
 
-def head_as_it_is(head: Array[F32], is_query: bool) -> Head:
+def _head_as_it_is(head: Array[F32], is_query: bool) -> Head:
     """A head that nothing is done to before it turns."""
     return lambda d: head[d]
 
