@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart pull show run chat demo studio profile bench lab
+.PHONY: help install quickstart pull show run chat demo studio profile bench bench-peers lab
 .PHONY: test test-slow test-notebooks test-browser test-lab test-oracle check format readme dist clean
 
 help: ## list the targets
@@ -55,6 +55,9 @@ profile: $(VENV)/.installed-core ## show where MODEL's time goes, operator by op
 
 bench: $(VENV)/.installed-core ## measure MODEL on this machine
 	@$(BIN)/dashinfer-lab bench "$$MODEL"
+
+bench-peers: $(VENV)/.installed-core ## measure MODEL beside llama.cpp and DashInfer
+	@$(BIN)/python -m tests.bench.peers --model "$$MODEL"
 
 lab: $(VENV)/.installed-lab ## open JupyterLab at the first notebook
 	$(BIN)/jupyter lab notebooks/00_quickstart.ipynb
