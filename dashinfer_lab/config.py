@@ -74,6 +74,10 @@ class ModelConfig:
     tie_word_embeddings: bool
     attention_bias: bool = False
     mlp_bias: bool = False
+    attention_scale: float | None = None
+    """What scores are multiplied by; None is 1 / sqrt(head_dim)."""
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
     windows: tuple[int | None, ...] = ()
     """Keys that rows of each layer see, the last ones; None is all. Empty: all, in every layer."""
 

@@ -93,6 +93,8 @@ class WeightWriter:
             if not weight.is_matrix:
                 values = as_float32(self._read(weight, slice(0, weight.shape[0])))
                 require_finite(weight.name, values)
+                if weight.offset:
+                    values = values + np.float32(weight.offset)
                 self.container.append(weight.name, "F32", weight.shape, [values])
 
     def _write_panels(self, weight: WeightDeclaration, total: int) -> str:

@@ -5,9 +5,8 @@ Knows nothing of weights' bytes, of devices or of any model; formats come from t
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.graph.attention_options import alibi_slopes, logn_table
 from dashinfer_lab.graph.functions import DOMAIN, OPSET
 from dashinfer_lab.graph.model_graph import ModelGraph
+from dashinfer_lab.graph.nodes import NodeBuilder, Value, shaped, tensor
 from dashinfer_lab.graph.rope import head_order, rotary_table
 from dashinfer_lab.graph.weights import FusedRows, WeightDeclaration
 from dashinfer_lab.quantize import GROUPED_BITS, Scheme, WeightRole, group_length
@@ -36,51 +36,23 @@ _UNPACK = {
 _PANEL_TYPE = {"f32": "FLOAT", "bf16": "BFLOAT16", "u8": "UINT8", "u4": "UINT8"}
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A tensor of the graph, [B, S, num_features]; `+` and `*` add nodes."""
-
-    builder: GraphBuilder
-    source: ir.Value
-    num_features: int
-
-    def __add__(self, other: Value) -> Value:
-        return self.builder.elementwise("Add", self, other)
-
-    def __mul__(self, other: Value) -> Value:
-        return self.builder.elementwise("Mul", self, other)
-
-
-class GraphBuilder:
-    """Collects nodes and weight declarations while a model function runs.
-
-    Nodes are named after the layer path and the weight or operator; a value has the name of the
-    node that makes it.
-    """
+class GraphBuilder(NodeBuilder):
+    """Collects nodes and weight declarations while a model function runs."""
 
     def __init__(self, config: ModelConfig, scheme: Scheme) -> None:
+        super().__init__()
         self._config = config
         self._scheme = scheme
-        self._path = ""
-        self._nodes: dict[str, ir.Node] = {}
-        self._counts: Counter[str] = Counter()
         self._initializers: dict[str, ir.Value] = {}
         self._weights: dict[str, WeightDeclaration] = {}
         self._unpacked: dict[str, ir.Value] = {}
         self._cache_inputs: list[ir.Value] = []
         self._cache_outputs: list[ir.Value] = []
-        self.input_ids = Value(self, _tensor("input_ids", "INT64", ["B", "S"]), 0)
-        self._position_ids = _tensor("position_ids", "INT64", ["B", "S"])
+        self.input_ids = Value(self, tensor("input_ids", "INT64", ["B", "S"]), 0)
+        self._position_ids = tensor("position_ids", "INT64", ["B", "S"])
         self._rotary = rotary_table(config)
         self._head_order = head_order(config.rope, config.head_dim)
         self._tables: dict[str, NDArray[np.float32]] = {}
-
-    def layers(self, prefix: str, count: int) -> Iterator[int]:
-        """Yield 0 ... count-1; names used meanwhile are relative to `prefix`.i."""
-        for layer in range(count):
-            self._path = f"{prefix}.{layer}."
-            yield layer
-        self._path = ""
 
     def embedding(self, name: str, ids: Value, vocab_size: int, hidden_size: int) -> Value:
         """Look up rows of `name`.weight [vocab_size, hidden_size]."""
@@ -88,22 +60,25 @@ class GraphBuilder:
         role: WeightRole = "tied" if self._config.tie_word_embeddings else "embedding"
         matrix = self._matrix(name, vocab_size, hidden_size, role)
         rows = self._node("Transpose", f"{name}.rows", [matrix], {"perm": [1, 0]})
-        _shaped(rows, [vocab_size, hidden_size])
+        shaped(rows, [vocab_size, hidden_size])
         gathered = self._node("Gather", name, [rows, ids.source], {"axis": 0})
         return self._feature(gathered, hidden_size)
 
-    def rmsnorm(self, name: str, x: Value, *, eps: float) -> Value:
-        """Normalise by the root mean square and scale by `name`.weight (Zhang & Sennrich 2019)."""
+    def rmsnorm(self, name: str, x: Value, *, eps: float, offset: float = 0.0) -> Value:
+        """Divide by the root mean square, times offset + `name`.weight (Zhang & Sennrich 2019)."""
         name = self._path + name
-        weight = self._vector(f"{name}.weight", x.num_features, "norm")
+        weight = self._vector(f"{name}.weight", x.num_features, "norm", offset=offset)
         attributes = {"axis": -1, "epsilon": eps}
         normed = self._node("RMSNormalization", name, [x.source, weight], attributes)
         return self._feature(normed, x.num_features)
 
-    def rmsnorm_heads(self, name: str, x: Value, num_heads: int, *, eps: float) -> Value:
-        """Normalise every head by itself and scale all by `name`.weight [D] (Henry et al. 2020)."""
+    def rmsnorm_heads(
+        self, name: str, x: Value, num_heads: int, *, eps: float, offset: float = 0.0
+    ) -> Value:
+        """Normalise each head, scale all by offset + `name`.weight [D] (Henry et al. 2020)."""
         name = self._path + name
-        weight = self._vector(f"{name}.weight", x.num_features // num_heads, "norm")
+        head_dim = x.num_features // num_heads
+        weight = self._vector(f"{name}.weight", head_dim, "norm", offset=offset)
         inputs = [x.source, weight]
         attributes = {"num_heads": num_heads, "epsilon": eps}
         normed = self._node("RMSNormPerHead", name, inputs, attributes, domain=DOMAIN)
@@ -189,11 +164,11 @@ class GraphBuilder:
         layer = len(self._cache_inputs) // 2
         head_dim = k.num_features // num_kv_heads
         past = [
-            _tensor(f"past_{part}.{layer}", "FLOAT", ["B", num_kv_heads, "P", head_dim])
+            tensor(f"past_{part}.{layer}", "FLOAT", ["B", num_kv_heads, "P", head_dim])
             for part in ("key", "value")
         ]
         present = [
-            _tensor(f"present_{part}.{layer}", "FLOAT", ["B", num_kv_heads, "T", head_dim])
+            tensor(f"present_{part}.{layer}", "FLOAT", ["B", num_kv_heads, "T", head_dim])
             for part in ("key", "value")
         ]
         attributes = {
@@ -237,19 +212,6 @@ class GraphBuilder:
         if not np.array_equal(self._tables.setdefault(name, table), table):
             raise ValueError(f"table {name!r} has two contents")
         return self._initializer(name, "FLOAT", table.shape)
-
-    def silu(self, x: Value) -> Value:
-        """x * sigmoid(x) (Elfwing et al. 2017; ONNX calls it Swish)."""
-        activated = self._node("Swish", f"{x.source.name}.silu", [x.source], {"alpha": 1.0})
-        return self._feature(activated, x.num_features)
-
-    def elementwise(self, op_type: str, left: Value, right: Value) -> Value:
-        """Combine two values of one shape."""
-        stem = f"{self._path}{op_type.lower()}"
-        self._counts[stem] += 1
-        name = f"{stem}_{self._counts[stem]}"
-        combined = self._node(op_type, name, [left.source, right.source])
-        return self._feature(combined, left.num_features)
 
     def finish(self, logits: Value) -> ModelGraph:
         """Close the graph with `logits` as its first output."""
@@ -312,7 +274,7 @@ class GraphBuilder:
         unpacked = self._node(
             _UNPACK[weight.format], f"{weight.name}.unpacked", inputs, attributes, domain=DOMAIN
         )
-        self._unpacked[weight.name] = _shaped(unpacked, [k, n])
+        self._unpacked[weight.name] = shaped(unpacked, [k, n])
         return unpacked
 
     def _vector(
@@ -322,8 +284,9 @@ class GraphBuilder:
         role: WeightRole,
         fused: FusedRows | None = None,
         order: tuple[int, ...] = (),
+        offset: float = 0.0,
     ) -> ir.Value:
-        self._declare(name, (length,), role, fused, order)
+        self._declare(name, (length,), role, fused, order, offset=offset)
         return self._initializer(name, "FLOAT", (length,))
 
     def _declare(
@@ -333,6 +296,7 @@ class GraphBuilder:
         role: WeightRole,
         fused: FusedRows | None = None,
         order: tuple[int, ...] = (),
+        **changes: Any,
     ) -> WeightDeclaration:
         if name in self._weights:
             raise ValueError(f"weight {name!r} is declared twice")
@@ -341,48 +305,11 @@ class GraphBuilder:
         if fused:
             fused = replace(fused, name=f"{fused.name}.{name.rpartition('.')[2]}")
         self._weights[name] = WeightDeclaration(
-            name, shape, role, weight_format, group_size, fused, order
+            name, shape, role, weight_format, group_size, fused, order, **changes
         )
         return self._weights[name]
 
     def _initializer(self, name: str, dtype: str, shape: Any) -> ir.Value:
         if name not in self._initializers:
-            self._initializers[name] = _tensor(name, dtype, list(shape))
+            self._initializers[name] = tensor(name, dtype, list(shape))
         return self._initializers[name]
-
-    def _node(
-        self,
-        op_type: str,
-        name: str,
-        inputs: list[Any],
-        attributes: dict[str, Any] | None = None,
-        more_outputs: list[ir.Value] | None = None,
-        *,
-        domain: str = "",
-    ) -> ir.Value:
-        import onnx_ir as ir
-
-        if name in self._nodes:
-            raise ValueError(f"node {name!r} is built twice")
-        outputs = [ir.Value(name=name), *(more_outputs or [])]
-        node = ir.node(op_type, inputs, attributes, domain=domain, outputs=outputs, name=name)
-        self._nodes[name] = node
-        return outputs[0]
-
-    def _feature(self, value: ir.Value, num_features: int) -> Value:
-        return Value(self, _shaped(value, ["B", "S", num_features]), num_features)
-
-
-def _tensor(name: str, dtype: str, shape: list[int | str]) -> ir.Value:
-    import onnx_ir as ir
-
-    return ir.val(name, ir.DataType[dtype], shape)
-
-
-def _shaped(value: ir.Value, shape: list[int | str]) -> ir.Value:
-    """Give `value` its type, float32, and shape."""
-    import onnx_ir as ir
-
-    value.dtype = ir.DataType.FLOAT
-    value.shape = ir.Shape(shape)
-    return value

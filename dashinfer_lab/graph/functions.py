@@ -104,6 +104,14 @@ _BODIES = {
     x_heads = Reshape (x, apart)
     normed = RMSNormalization <axis = -1, epsilon: float = @epsilon> (x_heads, weight)
     y = Reshape (normed, together) }""",
+    "Scaled": """Scaled <factor> (x) => (y) {
+    multiplier = Constant <value_float: float = @factor> ()
+    y = Mul (x, multiplier) }""",
+    "SoftCap": """SoftCap <cap> (x) => (y) {
+    bound = Constant <value_float: float = @cap> ()
+    share = Div (x, bound)
+    bent = Tanh (share)
+    y = Mul (bent, bound) }""",
 }
 
 

@@ -60,6 +60,10 @@ class WeightDeclaration:
     """Where it lies in the checkpoint, if not in a tensor of its own name and shape."""
     head_order: tuple[int, ...] = ()
     """Row i of every head is row head_order[i] of it in the checkpoint; empty: as they are."""
+    offset: float = 0.0
+    """What is added to every element of a vector."""
+    unit_rows: bool = False
+    """Whether every row of a matrix is divided by its length."""
 
     @property
     def checkpoint_name(self) -> str:

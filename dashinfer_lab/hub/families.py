@@ -40,6 +40,13 @@ class Family:
     default_window: int | None = None
     """Of a config.json without the key sliding_window; null there is no window."""
 
+    tied: bool = False
+    """Whether head and embedding are one where config.json does not say."""
+    activation: Literal["silu", "gelu"] = "silu"
+    score_scalar: int | None = None
+    """Default number whose root scores are divided by; None where it is the head's size."""
+    softcaps: tuple[float | None, float | None] = (None, None)
+    """Default bounds of scores and of logits, read where there is a `score_scalar`."""
     partial_rotary: float | None = None
     """Default share of a head that turns; None where the whole head always does."""
     interleaved: bool = False
@@ -79,6 +86,12 @@ FAMILIES = (
             bias_key="attention_bias", bias_default=True, partial_rotary=0.5, interleaved=True,
         )
         for model_type, architecture in (("glm", "GlmForCausalLM"), ("glm4", "Glm4ForCausalLM"))
+    ),
+    Family(
+        "gemma2", "Gemma2ForCausalLM",
+        context_length=8192, num_kv_heads=4, head_dim=256, bias_key="attention_bias",
+        window="pattern", window_pattern=2, default_window=4096, tied=True, activation="gelu",
+        score_scalar=256, softcaps=(50.0, 30.0),
     ),
     Family(
         "chatglm", "ChatGLMModel", ("ChatGLM_v2", "ChatGLM_v3", "ChatGLM_v4"),

@@ -8,7 +8,7 @@ configuration class in transformers: see `families`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from typing import TypedDict, cast
 
 from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
@@ -26,6 +26,13 @@ from dashinfer_lab.hub.windows import layer_windows
 
 __all__ = ["model_config"]
 
+
+class _Bounds(TypedDict, total=False):
+    attention_scale: float
+    attention_softcap: float | None
+    logit_softcap: float | None
+
+
 _LAYER_LIMIT = 1 << 12
 _ROPE_TABLE_LIMIT = 1 << 27  # elements: a million positions with heads of 128
 
@@ -38,7 +45,7 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
     """
     family = _family(config)
     config = in_common_words(family.model_type, config)
-    refuse_unsupported(config)
+    refuse_unsupported(config, family)
     num_heads = size_of(config, "num_attention_heads")
     num_kv_heads = size_of(config, "num_key_value_heads", family.num_kv_heads or num_heads)
     if num_heads % num_kv_heads:
@@ -73,12 +80,31 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         norm_eps=positive_of(config, "rms_norm_eps", family.norm_eps),
         context_length=context_length,
         rope=rope,
-        tie_word_embeddings=switch_of(config, "tie_word_embeddings"),
+        tie_word_embeddings=switch_of(config, "tie_word_embeddings", default=family.tied),
         attention_bias=bool(family.bias_key)
         and switch_of(config, str(family.bias_key), default=family.bias_default),
         mlp_bias=bool(family.mlp_bias_key) and switch_of(config, str(family.mlp_bias_key)),
+        **_score_bounds(config, family),
         windows=layer_windows(config, family, context_length, num_layers),
     )
+
+
+def _score_bounds(config: Config, family: Family) -> _Bounds:
+    """Return Gemma's scale of scores and bounds of scores and logits; none for other families."""
+    if family.score_scalar is None:
+        return {}
+    scalar = positive_of(config, "query_pre_attn_scalar", family.score_scalar)
+    of_scores, of_logits = family.softcaps
+    return {
+        "attention_scale": scalar**-0.5,
+        "attention_softcap": _bound(config, "attn_logit_softcapping", of_scores),
+        "logit_softcap": _bound(config, "final_logit_softcapping", of_logits),
+    }
+
+
+def _bound(config: Config, key: str, default: float | None) -> float | None:
+    """Return a bound; null is none, and absence the default."""
+    return None if config.get(key, default) is None else positive_of(config, key, default)
 
 
 def _family(config: Config) -> Family:

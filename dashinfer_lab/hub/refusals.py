@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config
+from dashinfer_lab.hub.families import Family
 
 __all__ = ["refuse_unsupported"]
 
@@ -11,8 +12,6 @@ __all__ = ["refuse_unsupported"]
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "quantization_config": (),
     "pretraining_tp": (1,),
-    "hidden_act": ("silu", "swish"),
-    "hidden_activation": ("silu", "swish"),
     "attn_logit_softcapping": (0,),
     "final_logit_softcapping": (0,),
     "query_pre_attn_scalar": (),
@@ -40,13 +39,23 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "parallel_attn": (False,),
     "add_cross_attention": (False,),
     "is_encoder_decoder": (False,),
+    "use_bidirectional_attention": (False,),
 }
+_ACTIVATIONS: dict[str, dict[str, tuple[object, ...]]] = {
+    "silu": {"hidden_act": ("silu", "swish"), "hidden_activation": ("silu", "swish")},
+    # Gemma's classes read hidden_activation alone; files have both.
+    "gelu": {
+        "hidden_act": ("gelu_pytorch_tanh", "gelu"), "hidden_activation": ("gelu_pytorch_tanh",)
+    },
+}  # fmt: skip
+_SCORE_KEYS = {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"}
 
 
-def refuse_unsupported(config: Config) -> None:
+def refuse_unsupported(config: Config, family: Family) -> None:
     """Raise UnsupportedModelError naming the first key that would change the numbers."""
-    for key, neutral in _NEUTRAL.items():
-        value = config.get(key)
+    read_elsewhere = _SCORE_KEYS if family.score_scalar else set[str]()
+    for key, neutral in {**_NEUTRAL, **_ACTIVATIONS[family.activation]}.items():
+        value = None if key in read_elsewhere else config.get(key)
         if value is not None and value not in neutral:
             raise UnsupportedModelError(
                 f"{key} {value!r:.200} is not supported for this architecture. Use a "

@@ -18,6 +18,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.attention import attention
     from jit_kernels.kernels.attention_merge import attention_merge
     from jit_kernels.kernels.embedding import embedding
+    from jit_kernels.kernels.geglu import geglu_prepare
     from jit_kernels.kernels.linear_float import linear_bf16, linear_f32
     from jit_kernels.kernels.linear_u4 import linear_u4
     from jit_kernels.kernels.linear_u8 import linear_u8
@@ -27,6 +28,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.rmsnorm_add import rmsnorm_add
     from jit_kernels.kernels.rope_append import rope_append
     from jit_kernels.kernels.sample import sample
+    from jit_kernels.kernels.softcap import softcap
     from jit_kernels.kernels.swiglu import swiglu_prepare
 
     kernels = (
@@ -34,6 +36,7 @@ def kernel_table() -> dict[str, Kernel]:
         attention,
         attention_merge,
         embedding,
+        geglu_prepare,
         linear_bf16,
         linear_f32,
         linear_u4,
@@ -44,6 +47,7 @@ def kernel_table() -> dict[str, Kernel]:
         rmsnorm_prepare,
         rope_append,
         sample,
+        softcap,
         swiglu_prepare,
     )
     return {kernel.name: kernel for kernel in kernels}

@@ -16,10 +16,12 @@ OpKind = Literal[
     "rotary",
     "attention",
     "swish",
+    "gelu",
     "multiply",
     "add",
     "norm_add",
     "swiglu",
+    "geglu",
     "rope_append",
     "paged_attention",
 ]

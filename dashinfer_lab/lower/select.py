@@ -29,7 +29,7 @@ from jit_kernels.panels import PANEL_WIDTH
 __all__ = ["Selection", "select_kernels"]
 
 _LARGEST_ACTIVATION_GROUP = 256
-_PREPARED_BY_THEIR_READERS = ("rmsnorm", "swiglu")
+_PREPARED_BY_THEIR_READERS = ("rmsnorm", "swiglu", "geglu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,7 @@ class _Selector:
             **_weight_operands(weight),
             "group_size": weight.group_size or weight.k,
             "n": weight.k,
+            "multiplier": op["multiplier"],
         }
         constants: Constants = {
             "weight_format": weight.format,
@@ -167,6 +168,19 @@ class _Selector:
             rows=rows,
             alias=self._alias(op) if residual else None,
         )
+        if op["softcap"] is not None:
+            self._softcap(op)
+
+    def _softcap(self, op: Op) -> None:
+        """Append what caps the logits where they lie."""
+        view = self._calls.views[op.outputs[0]]
+        operands: dict[str, Operand] = {
+            "x": self._calls.place(view),
+            "x_stride": view.stride,
+            "n": view.width,
+            "cap": op["softcap"],
+        }
+        self._calls.add("softcap", {}, operands, f"{op.name}.softcap", None, rows="num_logit_rows")
 
     def _norm_add(self, op: Op) -> None:
         x, residual = (self._calls.views[value] for value in op.inputs)

@@ -1,6 +1,6 @@
 """Calls that prepare the inputs of linear layers, once for each form their readers want.
 
-RMSNorm and SwiGLU write prepared rows themselves; any other value goes through `prepare`.
+RMSNorm, SwiGLU and GeGLU write prepared rows themselves; any other value goes through `prepare`.
 """
 
 from __future__ import annotations
@@ -89,8 +89,11 @@ class Preparer:
             operands["row_indices"] = StepOperand("logit_rows")
         elif rows == "num_logit_rows":
             raise UnsupportedModelError(f"{reader.name}: the head must follow a norm")
-        elif maker.kind == "swiglu":
-            kernel, sources = "swiglu_prepare", {"gate": maker.inputs[0], "up": maker.inputs[1]}
+        elif maker.kind in ("swiglu", "geglu"):
+            kernel, sources = (
+                f"{maker.kind}_prepare",
+                {"gate": maker.inputs[0], "up": maker.inputs[1]},
+            )
         else:
             kernel, sources = "prepare", {"x": value}
         views = {name: self._calls.views[source] for name, source in sources.items()}

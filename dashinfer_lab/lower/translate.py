@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dashinfer_lab.errors import UnsupportedModelError
+from dashinfer_lab.lower.calls import LOGITS
 from dashinfer_lab.lower.ops import Op, OpKind, Weight
 
 if TYPE_CHECKING:
@@ -55,6 +57,9 @@ class _Translator:
             "Add": self._add,
             "Mul": self._mul,
             "Swish": self._swish,
+            "Gelu": self._gelu,
+            "Scaled": self._scaled_embedding,
+            "SoftCap": self._soft_cap,
             "RotaryEmbedding": self._rotary_embedding,
             "CausalWindow": self._causal_window,
             "AlibiBias": self._alibi_bias,
@@ -107,7 +112,8 @@ class _Translator:
 
     def _gather(self, node: ir.Node) -> None:
         weight = self._weight(node, node.inputs[0])
-        self._emit("embedding", node, [_name(node.inputs[1])], {"weight": weight})
+        attributes = {"weight": weight, "multiplier": 1.0}
+        self._emit("embedding", node, [_name(node.inputs[1])], attributes)
 
     def _rms_normalization(self, node: ir.Node) -> None:
         x, weight = (_name(value) for value in node.inputs)
@@ -120,7 +126,8 @@ class _Translator:
 
     def _mat_mul(self, node: ir.Node) -> None:
         weight = self._weight(node, node.inputs[1])
-        attributes = {"weights": (weight,), "biases": (None,), "residual": False}
+        attributes: dict[str, Any] = {"weights": (weight,), "biases": (None,), "residual": False}
+        attributes["softcap"] = None
         self._emit("linear", node, [_name(node.inputs[0])], attributes)
 
     def _add(self, node: ir.Node) -> None:
@@ -131,15 +138,26 @@ class _Translator:
             self._emit("add", node, [left, right], {})
 
     def _add_bias(self, node: ir.Node, product: str, bias: str) -> None:
+        self._become(node, "linear", product, biases=(bias,))
+
+    def _scaled_embedding(self, node: ir.Node) -> None:
+        rows = _name(node.inputs[0])
+        self._become(node, "embedding", rows, multiplier=_number(node, "factor"))
+
+    def _soft_cap(self, node: ir.Node) -> None:
+        if _name(node.outputs[0]) != LOGITS:
+            raise UnsupportedModelError(f"node {node.name!r} caps other values than logits")
+        self._become(node, "linear", _name(node.inputs[0]), softcap=_number(node, "cap"))
+
+    def _become(self, node: ir.Node, kind: OpKind, value: str, **attributes: Any) -> None:
+        """Make `node` part of the operation of `kind` that makes `value`, alone read by it."""
+        uses = sum(len(each.uses()) for each in node.inputs if each and each.name == value)
         for position, op in enumerate(self.ops):
-            if op.kind == "linear" and op.outputs == (product,):
-                biased = op.with_attributes(biases=(bias,))
-                outputs = (_name(node.outputs[0]),)
-                self.ops[position] = Op(
-                    "linear", op.name, op.inputs, outputs, biased.attributes, op.layer
-                )
+            if op.kind == kind and op.outputs == (value,) and uses == 1:
+                whole = op.with_attributes(**attributes)
+                self.ops[position] = replace(whole, outputs=(_name(node.outputs[0]),))
                 return
-        raise UnsupportedModelError(f"node {node.name!r} adds a bias to no linear layer")
+        raise UnsupportedModelError(f"node {node.name!r} ({node.op_type}) follows no {kind} alone")
 
     def _mul(self, node: ir.Node) -> None:
         self._emit("multiply", node, [_name(value) for value in node.inputs], {})
@@ -148,6 +166,11 @@ class _Translator:
         if _number(node, "alpha") != 1.0:
             raise UnsupportedModelError(f"node {node.name!r}: Swish with alpha other than 1")
         self._emit("swish", node, [_name(node.inputs[0])], {})
+
+    def _gelu(self, node: ir.Node) -> None:
+        if node.attributes["approximate"].as_string() != "tanh":
+            raise UnsupportedModelError(f"node {node.name!r}: Gelu in another form than tanh's")
+        self._emit("gelu", node, [_name(node.inputs[0])], {})
 
     def _rotary_embedding(self, node: ir.Node) -> None:
         if _integer(node, "interleaved") or "rotary_embedding_dim" in node.attributes:

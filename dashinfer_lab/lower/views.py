@@ -57,10 +57,10 @@ def assign_views(ops: Sequence[Op], widths: Mapping[str, int]) -> dict[str, View
     """A view for every value that is written as float rows."""
     views: dict[str, View] = {}
     for op in ops:
-        if op.kind in ("rope_append", "swiglu"):
+        if op.kind in ("rope_append", "swiglu", "geglu"):
             views.update(_side_by_side(op.inputs, widths))
     for op in ops:
-        if op.kind in ("rmsnorm", "swiglu"):
+        if op.kind in ("rmsnorm", "swiglu", "geglu"):
             continue  # written as prepared activations only
         for output in op.outputs:
             if output not in views:

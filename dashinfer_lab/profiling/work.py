@@ -147,6 +147,18 @@ def _swiglu(op: ProfiledOp, step: StepShape) -> Work:
     return Work(activation_bytes=2 * elements * _FLOAT, flops=5 * elements)
 
 
+def _geglu(op: ProfiledOp, step: StepShape) -> Work:
+    """gelu(gate) · up, of rows [R, n] each."""
+    elements = step.rows(op.rows) * op.number("n")
+    return Work(activation_bytes=2 * elements * _FLOAT, flops=9 * elements)
+
+
+def _softcap(op: ProfiledOp, step: StepShape) -> Work:
+    """c · tanh(x / c) of rows [R, n], read and written."""
+    elements = step.rows(op.rows) * op.number("n")
+    return Work(activation_bytes=2 * elements * _FLOAT, flops=6 * elements)
+
+
 def _prepared(op: ProfiledOp, step: StepShape) -> Work:
     """Rows as a linear layer takes them, written: float32, or int16 and two floats a group."""
     rows, n = step.rows(op.rows), op.number("n")
@@ -205,6 +217,8 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "rmsnorm_prepare": (_norm, _prepared),
     "rmsnorm_add": (_norm_add,),
     "swiglu_prepare": (_swiglu, _prepared),
+    "geglu_prepare": (_geglu, _prepared),
+    "softcap": (_softcap,),
     "prepare": (_rows_in, _prepared),
     "rope_append": (_rope_append,),
     "norm_rope_append": (_rope_append, _head_norms),

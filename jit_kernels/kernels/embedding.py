@@ -1,4 +1,4 @@
-"""Embedding: y[r] = W[:, token_ids[r]], gathered from the panels that the head multiplies by."""
+"""Embedding: y[r] = m · W[:, token_ids[r]], from the panels that the head multiplies by."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ def embedding(
     out: Array[F32],
     out_stride: Value[I64],
     n: Value[I64],
+    multiplier: Value[F32],
     *,
     weight_format: str,
     scale_format: str,
 ) -> None:
-    """Write the column of each token to `out` [R, n], dequantised; ids must be in the panels.
+    """Write each token's dequantised column times `multiplier` to `out` [R, n]; ids must be there.
 
     Only u8 reads `scale`, `minimum` and `group_size`: a multiple of 32, or n for one group.
     """
@@ -46,13 +47,13 @@ def embedding(
         block = loop(start, select(stop < n, stop, n))
         if weight_format != "u8":
             for k in block:
-                target[k] = column.element(k)
+                target[k] = column.element(k) * multiplier
             continue
         group = (panel * num_groups + start // group_size) * PANEL_WIDTH + lane
         block_scale = _scale_at(scale, group, scale_format)
         block_minimum = _scale_at(minimum, group, scale_format)
         for k in block:
-            target[k] = fma(column.element(k), block_scale, block_minimum)
+            target[k] = fma(column.element(k), block_scale, block_minimum) * multiplier
 
 
 class _Column(NamedTuple):

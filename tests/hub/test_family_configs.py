@@ -135,3 +135,42 @@ def test_what_cannot_be_run_of_chatglm_is_refused_by_name(
 def test_a_missing_size_of_chatglm_has_the_files_own_name(key: str) -> None:
     with pytest.raises(CheckpointError, match=f"no {key}"):
         model_config(CHATGLM | {key: None})
+
+
+GEMMA2 = {**SIZES, "architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2"}
+
+
+def test_a_gemma_2_has_the_defaults_of_its_class() -> None:
+    config = model_config(GEMMA2 | {"num_attention_heads": 8})
+
+    assert (config.num_kv_heads, config.head_dim, config.context_length) == (4, 256, 8192)
+    assert config.tie_word_embeddings
+    assert config.attention_scale == 0.0625
+    assert (config.attention_softcap, config.logit_softcap) == (50, 30)
+    assert config.windows == (4096, None, 4096)
+
+
+def test_a_bound_that_is_null_is_none() -> None:
+    bounds = {"attn_logit_softcapping": None, "final_logit_softcapping": 12}
+    config = model_config(GEMMA2 | {"num_key_value_heads": 2} | bounds)
+
+    assert (config.attention_softcap, config.logit_softcap) == (None, 12)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "named"),
+    [
+        ({"hidden_activation": "gelu"}, UnsupportedModelError, "hidden_activation 'gelu'"),
+        ({"hidden_act": "silu"}, UnsupportedModelError, "hidden_act 'silu'"),
+        ({"use_bidirectional_attention": True}, UnsupportedModelError, "bidirectional"),
+        ({"query_pre_attn_scalar": 0}, CheckpointError, "query_pre_attn_scalar"),
+        ({"attn_logit_softcapping": -1}, CheckpointError, "attn_logit_softcapping"),
+        ({"final_logit_softcapping": "30"}, CheckpointError, "final_logit_softcapping"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_run_of_gemma_is_refused_by_name(
+    change: dict[str, object], error: type[Exception], named: str
+) -> None:
+    with pytest.raises(error, match=named):
+        model_config(GEMMA2 | {"num_key_value_heads": 2} | change)

@@ -26,13 +26,14 @@ def gathered(
     minimum: np.ndarray = NOTHING,
     group_size: int = 1,
     num_workers: int = 1,
+    multiplier: float = 1.0,
 ) -> np.ndarray:
     out = guarded(np.full((len(TOKENS), n), -1, np.float32))
     scale_format = "f16" if scale.dtype == np.float16 else "f32"
     code = compiled(embedding, isa, weight_format=weight_format, scale_format=scale_format)
     operands = (
         guarded(np.array([len(TOKENS)])), guarded(TOKENS), guarded(panels), guarded(scale),
-        guarded(minimum), group_size, out, n, n,
+        guarded(minimum), group_size, out, n, n, multiplier,
     )  # fmt: skip
     run(code, operands, num_workers)
     return out
@@ -76,6 +77,16 @@ def test_u8_columns_are_dequantised(
     actual = gathered(isa, panels, n, "u8", scale, minimum, group_size, num_workers=3)
 
     same_bits(actual, expected)
+
+
+@each_isa
+def test_every_element_is_multiplied_once(isa: Isa) -> None:
+    weight = np.random.default_rng(3).standard_normal((VOCAB, 37)).astype(np.float32)
+    factor = np.float32(37**0.5)
+
+    actual = gathered(isa, pack_f32(weight), 37, "f32", multiplier=float(factor))
+
+    same_bits(actual, weight[TOKENS] * factor)
 
 
 def test_the_u8_reference_is_q_times_scale_plus_minimum() -> None:

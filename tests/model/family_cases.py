@@ -125,6 +125,11 @@ _INTERNLM2 = {
 }
 
 
+_GEMMA_NORMS = {
+    "pre_feedforward_layernorm.weight": (HIDDEN,), "post_feedforward_layernorm.weight": (HIDDEN,)
+}  # fmt: skip
+
+
 class OuterNames(NamedTuple):
     """What a checkpoint calls what is outside its layers, and where these are."""
 
@@ -270,6 +275,25 @@ CASES = (
             },
         ),
         _GLM | _POST_NORMS,
+    ),
+    FamilyCase(
+        "gemma2",
+        _named(
+            "Gemma2ForCausalLM", "gemma2", hidden_act=None, tie_word_embeddings=True,
+            sliding_window=45, query_pre_attn_scalar=24,
+        ),
+        _LAYER | _GEMMA_NORMS,
+    ),
+    FamilyCase(
+        "gemma2 without bounds",
+        _named(
+            "Gemma2ForCausalLM", "gemma2", hidden_act="gelu_pytorch_tanh", rope_theta=None,
+            hidden_activation="gelu_pytorch_tanh", attention_bias=True, sliding_window=45,
+            layer_types=["full_attention", "sliding_attention"], attn_logit_softcapping=None,
+            final_logit_softcapping=None,
+            rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+        ),
+        _LAYER | _ALL_BIASES | _GEMMA_NORMS,
     ),
     FamilyCase(
         "chatglm", {**_CHATGLM_CONFIG, "rope_ratio": 50}, _CHATGLM, CHATGLM_NAMES, common=False
