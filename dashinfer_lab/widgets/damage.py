@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.quantize import GroupSize, dequantize, group_length, quantize_rows
 
-__all__ = ["Damage", "damage"]
+__all__ = ["BITS", "Bits", "Damage", "damage"]
 
+Bits = Literal[8, 4]
+BITS: Final[tuple[Bits, ...]] = get_args(Bits)
+"""Of a weight's code."""
 _SCALE_BITS: Final = 32  # a scale and a minimum of 16 bits each
 
 
@@ -28,18 +31,18 @@ class Damage:
     residual: NDArray[np.float32]
 
 
-def damage(rows: NDArray[np.float32], group_size: GroupSize) -> Damage:
+def damage(rows: NDArray[np.float32], group_size: GroupSize, bits: Bits = 8) -> Damage:
     """Quantise float32 [N, K] in groups and say what it cost."""
-    quantized = quantize_rows(rows, group_size, np.float16)
+    quantized = quantize_rows(rows, group_size, np.float16, bits)
     if quantized is None:
-        quantized = quantize_rows(rows, group_size, np.float32)
+        quantized = quantize_rows(rows, group_size, np.float32, bits)
     assert quantized is not None  # float32 is never too coarse
     residual = rows - dequantize(quantized, group_size)
     size = float(np.linalg.norm(rows))
-    bits = 8 + _SCALE_BITS * quantized.scale.itemsize / 2 / group_length(rows.shape[1], group_size)
+    length = group_length(rows.shape[1], group_size)
     return Damage(
         float(np.linalg.norm(residual)) / size if size else 0.0,
         float(np.median(quantized.scale.astype(np.float32))),
-        bits,
+        bits + _SCALE_BITS * quantized.scale.itemsize / 2 / length,
         residual,
     )

@@ -13,7 +13,7 @@ from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.quantize import GROUP_SIZES, GroupSize
 from dashinfer_lab.widgets.charts import heat_map
 from dashinfer_lab.widgets.controls import dropdown, row, slider, toggles
-from dashinfer_lab.widgets.damage import damage
+from dashinfer_lab.widgets.damage import BITS, Bits, damage
 from dashinfer_lab.widgets.matrix_html import closely_html, sizes_html
 from dashinfer_lab.widgets.theme import note
 from dashinfer_lab.widgets.view import View
@@ -38,18 +38,20 @@ class QuantisationExplorer(View):
         self.kinds: Final = list(dict.fromkeys(each.kind for each in samples))
         self.layers: Final = sorted({each.layer for each in samples})
         self.group_size: GroupSize = 64
-        self._errors: Final[dict[GroupSize, dict[tuple[str, int], float]]] = {}
+        self.bits: Bits = 8
+        self._errors: Final[dict[tuple[GroupSize, Bits], dict[tuple[str, int], float]]] = {}
         worst = self.errors()
         self.kind, self.layer = max(worst, key=lambda key: worst[key])
 
     def errors(self) -> dict[tuple[str, int], float]:
-        """Relative error of each matrix at the chosen group size, by kind and layer."""
-        size = self.group_size
-        if size not in self._errors:
-            self._errors[size] = {
-                key: damage(each.rows, size).relative_error for key, each in self._samples.items()
+        """Relative error of each matrix at the chosen group size and bits, by kind and layer."""
+        chosen = (self.group_size, self.bits)
+        if chosen not in self._errors:
+            self._errors[chosen] = {
+                key: damage(each.rows, *chosen).relative_error
+                for key, each in self._samples.items()
             }
-        return self._errors[size]
+        return self._errors[chosen]
 
     def choose(
         self,
@@ -57,18 +59,20 @@ class QuantisationExplorer(View):
         layer: int | None = None,
         kind: str | None = None,
         group_size: GroupSize | None = None,
+        bits: Bits | None = None,
     ) -> QuantisationExplorer:
-        """Look at another matrix or group size, as the controls do. Raises `ConfigError`."""
+        """Look at another matrix, group size or number of bits. Raises `ConfigError`."""
         key = (self.kind if kind is None else kind, self.layer if layer is None else layer)
         size = self.group_size if group_size is None else group_size
-        if key not in self._samples or size not in GROUP_SIZES:
+        width = self.bits if bits is None else bits
+        if key not in self._samples or size not in GROUP_SIZES or width not in BITS:
             raise ConfigError(
-                f"there is no {key[0]!r} in layer {key[1]!r} in groups of {size!r}: matrices are "
-                f"{', '.join(self.kinds)}, layers {self.layers[0]} to {self.layers[-1]}, groups "
-                f"{', '.join(map(str, GROUP_SIZES))}"
+                f"there is no {key[0]!r} in layer {key[1]!r} in groups of {size!r} with "
+                f"{width!r} bits: matrices are {', '.join(self.kinds)}, layers {self.layers[0]} to "
+                f"{self.layers[-1]}, groups {', '.join(map(str, GROUP_SIZES))}, bits 8 or 4"
             )
-        if (self.kind, self.layer, self.group_size) != (*key, size):
-            (self.kind, self.layer), self.group_size = key, size
+        if (self.kind, self.layer, self.group_size, self.bits) != (*key, size, width):
+            (self.kind, self.layer), self.group_size, self.bits = key, size, width
             self.redraw()
         return self
 
@@ -78,11 +82,13 @@ class QuantisationExplorer(View):
 
     def _controls(self) -> list[Any]:
         say, choose = self.say, self.choose
+        widths = [(say("explorer.bits", bits=width), width) for width in BITS]
+        bits = toggles(widths, self.bits, lambda n: choose(bits=n), 64)
         sizes = toggles(GROUP_SIZES, self.group_size, lambda n: choose(group_size=n), 56)
         kind = dropdown(say("explorer.kind"), self.kinds, self.kind, lambda n: choose(kind=n))
         layer = slider(say("explorer.layer"), self.layers, self.layer, lambda n: choose(layer=n))
-        self.bound.update(group_size=sizes, kind=kind, layer=layer)
-        return [sizes, row(kind, layer), self.picture]
+        self.bound.update(bits=bits, group_size=sizes, kind=kind, layer=layer)
+        return [row(bits, sizes), row(kind, layer), self.picture]
 
     def _body(self) -> str:
         errors, sample = self.errors(), self._samples[self.kind, self.layer]
@@ -91,10 +97,11 @@ class QuantisationExplorer(View):
         rows = len(sample.rows)
         cells = [[errors.get((kind, layer)) for layer in self.layers] for kind in self.kinds]
         chosen = (self.kinds.index(self.kind), self.layers.index(self.layer))
-        intro = self.say("explorer.intro", group=self.group_size, rows=rows)
+        intro = self.say("explorer.intro", bits=self.bits, group=self.group_size, rows=rows)
         legend = self.say("explorer.range", low=low, high=high, worst=worst)
         drawn = heat_map(self.kinds, list(map(str, self.layers)), cells, chosen)
-        closely = closely_html(sample, self.group_size, self.say) + sizes_html(sample, self.say)
+        closely = closely_html(sample, self.group_size, self.bits, self.say)
+        closely += sizes_html(sample, self.bits, self.say)
         return (
             f"<div>{escape(intro)}</div>{drawn}"
             f'<div class="dl-quiet dl-small">{escape(legend)}</div>{closely}'

@@ -42,9 +42,9 @@ LOADER: Final[dict[str, tuple[str, str]]] = {
 EXPLORER: Final[dict[str, tuple[str, str]]] = {
     "explorer.title": ("What quantising costs", "量化的代价"),
     "explorer.intro": (
-        "Error of each matrix as u8, group size {group}: |W − Q(W)| / |W|, root mean squares of "
-        "{rows} rows.",
-        "各矩阵以 u8（组大小 {group}）量化的误差：|W − Q(W)| / |W|，取 {rows} 行的均方根。",
+        "Error of each matrix in {bits} bits, group size {group}: |W − Q(W)| / |W|, "
+        "root mean squares of {rows} rows.",
+        "各矩阵以 {bits} 位（组大小 {group}）量化的误差：|W − Q(W)| / |W|，取 {rows} 行的均方根。",
     ),
     "explorer.range": (
         "Blue {low:.3%} to orange {high:.3%}. The worst is {worst}.",
@@ -54,6 +54,7 @@ EXPLORER: Final[dict[str, tuple[str, str]]] = {
         "The weights are stored as {kinds}: what was lost before is not in these figures.",
         "权重以 {kinds} 存储，此前已有的损失不计入这些数字。",
     ),
+    "explorer.bits": ("{bits} bits", "{bits} 位"),
     "explorer.layer": ("Layer", "层"),
     "explorer.kind": ("Matrix", "矩阵"),
     "explorer.group": ("Group size", "组大小"),

@@ -38,6 +38,14 @@ def test_larger_groups_cost_more_error_and_fewer_bits() -> None:
     assert bits[0] == 8 + 32 / 32
 
 
+def test_four_bits_cost_sixteen_times_the_error_and_half_the_codes() -> None:
+    eight, four = damage(ROWS, 32), damage(ROWS, 32, 4)
+
+    # 15 steps where there were 255.
+    assert four.relative_error == pytest.approx(17 * eight.relative_error, rel=0.1)
+    assert four.bits_per_weight == eight.bits_per_weight - 4
+
+
 def test_constant_rows_lose_nothing() -> None:
     assert damage(np.zeros((3, 40), np.float32), 32).relative_error == 0.0
 
@@ -63,16 +71,18 @@ def test_samples_of_a_converted_model_are_its_weights(scheme: str, tmp_path: Pat
 
 def test_choosing_a_group_size_or_matrix_draws_it(tiny: LLM) -> None:
     view = QuantisationExplorer(tiny, lang="en")
-    sizes, pickers, _ = view.widget.children[1:]
+    formats, pickers, _ = view.widget.children[1:]
+    bits, sizes = formats.children
     kind, layer = pickers.children
     before = view.picture.value
 
     sizes.value = "row"
     after = view.picture.value
-    kind.value, layer.value = "up_proj", 1
+    kind.value, layer.value, bits.value = "up_proj", 1, 4
 
     assert "group size 64" in before
-    assert "group size row" in after
+    assert "in 8 bits, group size row" in after
+    assert "in 4 bits, group size row" in view.picture.value
     assert "Weights of model.layers.1.mlp.up_proj.weight" in view.picture.value
     assert (view.kind, view.layer, view.group_size) == ("up_proj", 1, "row")
     view.close()
@@ -80,11 +90,12 @@ def test_choosing_a_group_size_or_matrix_draws_it(tiny: LLM) -> None:
 
 def test_the_controls_follow_what_is_chosen_by_a_call(tiny: LLM) -> None:
     view = QuantisationExplorer(tiny, lang="en")
-    sizes, pickers, _ = view.widget.children[1:]
+    formats, pickers, _ = view.widget.children[1:]
 
-    view.choose(group_size=512, kind="o_proj", layer=1)
+    view.choose(group_size=512, bits=4, kind="o_proj", layer=1)
 
-    assert [sizes.value, *(each.value for each in pickers.children)] == [512, "o_proj", 1]
+    assert [it.value for it in formats.children] == [4, 512]
+    assert [each.value for each in pickers.children] == ["o_proj", 1]
     assert "mlp" not in view.picture.value.partition("Weights of")[2].partition("</b>")[0]
     view.close()
 
@@ -103,6 +114,8 @@ def test_what_there_is_not_is_refused_by_name(tiny: LLM) -> None:
         view.choose(layer=2)
     with pytest.raises(ConfigError, match="33"):
         view.choose(group_size=33)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="3 bits.*8 or 4"):
+        view.choose(bits=3)  # type: ignore[arg-type]
 
 
 @pytest.mark.model
