@@ -19,7 +19,9 @@ __all__ = ["chrome_trace"]
 
 _ENGINE: Final = 1
 _REQUESTS: Final = 2
-_WORKER: Final = 1
+# A track of its process's own number would be shown first, as its main thread.
+_FIRST_TRACK: Final = 10
+_WORKER: Final = _FIRST_TRACK
 Event = dict[str, Any]
 
 
@@ -37,7 +39,7 @@ def chrome_trace(profile: OpProfile) -> dict[str, Any]:
     for index, step in enumerate(profile.steps):
         events.extend(_step(profile.ops, step, index, origin))
     for line in timelines:
-        track = line.request_id + 1
+        track = _FIRST_TRACK + line.request_id
         events.append(_name("thread_name", _REQUESTS, track, f"request {line.request_id}"))
         for each in line.stretches:
             details = {"tokens": each.num_tokens, "step": each.first_step}
@@ -75,8 +77,8 @@ def _step(
     end = max(done, begin + _ns(step.wall_seconds))
     yield _engine_slice(f"{step.phase} step", begin, end, "step", details)
     yield from inner
-    for name, value in (("batch", len(step.shape.chunks)), ("tokens a step", step.num_tokens)):
-        yield {"name": name, "ph": "C", "ts": begin / 1e3, "pid": _ENGINE, "args": {name: value}}
+    counts = {"requests": len(step.shape.chunks), "tokens": step.num_tokens}
+    yield {"name": "step", "ph": "C", "ts": begin / 1e3, "pid": _ENGINE, "args": counts}
 
 
 def _operations(

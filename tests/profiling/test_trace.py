@@ -86,7 +86,7 @@ def test_each_request_has_a_track_of_queue_prefill_and_decode(
     assert len(tracks) == len(batch.requests()) == 3
     for track, kinds in tracks.items():
         assert kinds == ["queue", "prefill", *["decode"] * 4]
-        assert names[track] == f"request {track - 1}"
+        assert names[track] == f"request {track - 10}"
 
 
 def test_operations_say_their_bytes_and_rates(events: list[Event]) -> None:
