@@ -71,7 +71,8 @@ class LLM:
 
     model: directory of a checkpoint or a converted model, GGUF file, a hub's id, an embedded
     model's name, or a transformers model in memory.  tokenizer: the last one's tokenizer.
-    weights: "fp32", "bf16", "a16w8", "a16w4", or with a group size "a16w8:G", "a16w4:G"; "auto"
+    weights: "fp32", "bf16", "a16w8", "a16w4", or with a group size "a16w8:G", "a16w4:G"; "a8w8" and
+        "a8w4" round activations, too, which is faster for prompts and changes answers; "auto"
     takes a16w8 but for the smallest models, see `weights_reason`. A checkpoint is converted once,
     into the cache.
     threads: None derives them from affinity, quota and cores.

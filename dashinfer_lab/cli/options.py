@@ -19,7 +19,8 @@ Model = Annotated[
 Weights = Annotated[
     str,
     typer.Option(
-        help="fp32, bf16, a16w8 or a16w4; a16w8:32 … a16w8:512 or a16w8:row set the group size."
+        help="fp32, bf16, a16w8 or a16w4; a16w8:32 … a16w8:512 or a16w8:row set the group size. "
+        "a8w8 and a8w4 round activations, too."
     ),
 ]
 KvCacheDtype = Annotated[str, typer.Option(help="Format of cached keys and values: fp32.")]

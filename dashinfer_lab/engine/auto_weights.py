@@ -38,6 +38,7 @@ __all__ = [
 # Codes of one byte, and a scale and a minimum of two bytes for 64 or 32 of them.
 _BYTES: Final = {"fp32": 4.0, "a16w8": 1 + 4 / 64, "a16w8:32": 1 + 4 / 32}
 # GGUF's formats of which 32 weights share a scale: finer groups could keep no more of them.
+_COARSE = {"a8w8": 7, "a8w4": 8}  # bits of activations
 _BLOCKS_OF_32: Final = (
     "Q8_0", "Q8_1", "Q5_0", "Q5_1", "Q4_0", "Q4_1", "IQ4_NL", "MXFP4", "Q4_K", "Q5_K",
 )  # fmt: skip
@@ -152,7 +153,9 @@ def explain(
     """Say why a model that was loaded with `weights=asked` has the scheme it has."""
     scheme = artifact.metadata["scheme"]
     if asked != "auto":
-        return say("asked", language, scheme=scheme)
+        why = say("asked", language, scheme=scheme)
+        bits = _COARSE.get(scheme.partition(":")[0])
+        return why if bits is None else say("coarse", language, why=why, bits=bits)
     stored = artifact.tensors.items()
     count = sum(
         prod(tensor.shape) for name, tensor in stored if not name.endswith((".scale", ".minimum"))

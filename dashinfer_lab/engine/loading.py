@@ -5,8 +5,9 @@ Knows this machine's memory and cores; knows no request and no text.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from dashinfer_lab.config import cache_root
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
@@ -27,6 +28,9 @@ __all__ = ["MAX_LOGIT_ROWS", "LoadOptions", "Loaded", "load_runner"]
 MAX_LOGIT_ROWS = 64
 _DEFAULT_CACHE_TOKENS = 16384
 _CACHE_SHARE_OF_MEMORY = 0.5
+_BITS_OF_FORMS: Final = {"i7": 7, "i8": 8}
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,7 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
         row_tile=row_tile(isa),
     )
     plan = cached_plan(artifact, limits, cache_root() / "lowered")
+    _warn_of_coarse_activations(plan)
     artifact.prefault()
     num_pages = _num_pages(plan, context_length, options.kv_cache_bytes)
     pool = Pool(threads.threads, compiler_for(isa, cache_root() / "objects"))
@@ -101,6 +106,16 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
         pool.close()
         raise
     return Loaded(runner, threads)
+
+
+def _warn_of_coarse_activations(plan: ProgramPlan) -> None:
+    forms = {str(op.constants.get("form")) for op in plan.ops}
+    for form in sorted(forms & set(_BITS_OF_FORMS)):
+        _log.warning(
+            "activations are rounded to %d bits, which changes answers; a16w8 and a16w4 keep 16 "
+            "bits and decode as fast",
+            _BITS_OF_FORMS[form],
+        )
 
 
 def _num_pages(plan: ProgramPlan, context_length: int, kv_cache_bytes: int | None) -> int:

@@ -38,6 +38,10 @@ _WORDS: Final[dict[str, tuple[str, str]]] = {
         "按 {bandwidth:.1f} GB/s 至多 {rate:.0f} 词元/秒",
     ),
     "asked": ("{scheme}: it was asked for", "{scheme}：按您的要求"),
+    "coarse": (
+        "{why}; activations of {bits} bits change answers, prompts are computed faster",
+        "{why}；激活值只有 {bits} 位，会改变回答，但提示词算得更快",
+    ),
     "otherwise": (
         '{scheme}: the model was converted so; "auto" would now take {reason}',
         "{scheme}：模型转换时如此；现在“auto”会选择 {reason}",

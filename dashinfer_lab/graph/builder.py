@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.graph.attention_options import alibi_slopes, logn_table
-from dashinfer_lab.graph.functions import DOMAIN, OPSET
+from dashinfer_lab.graph.functions import ACTIVATION_BITS, DOMAIN, OPSET
 from dashinfer_lab.graph.model_graph import ModelGraph
 from dashinfer_lab.graph.nodes import NodeBuilder, Value, shaped, tensor
 from dashinfer_lab.graph.rope import head_order, rotary_table
@@ -274,6 +274,9 @@ class GraphBuilder(NodeBuilder):
         unpacked = self._node(
             _UNPACK[weight.format], f"{weight.name}.unpacked", inputs, attributes, domain=DOMAIN
         )
+        if role == "linear" and weight.format in GROUPED_BITS:
+            node = self._nodes[f"{weight.name}.unpacked"]
+            node.metadata_props[ACTIVATION_BITS] = str(self._scheme.activation_bits)
         self._unpacked[weight.name] = shaped(unpacked, [k, n])
         return unpacked
 

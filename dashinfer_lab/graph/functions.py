@@ -13,10 +13,15 @@ from dashinfer_lab.graph.attention_options import ATTENTION_BODIES
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["DOMAIN", "OPSET", "local_function"]
+__all__ = ["ACTIVATION_BITS", "DOMAIN", "OPSET", "local_function"]
 
 DOMAIN = "dashinfer_lab"
 OPSET = 24
+ACTIVATION_BITS = "dashinfer_lab.activation_bits"
+"""Metadata of a node that unpacks integers: to how many bits the rows they meet are quantised.
+
+No operator of the graph: it is how `lower` computes the product, not what the product is.
+"""
 
 _HEADER = f'<opset_import: ["" : {OPSET}], domain: "{DOMAIN}">'
 

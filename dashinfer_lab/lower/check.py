@@ -141,6 +141,8 @@ class _Checker:
         self._require(op, weight.panels, panels, (_PANEL_TYPES[weight.format],))
         if weight.format not in GROUPED_BITS:
             return
+        if weight.activation_bits not in (8, 16):
+            _refuse(op, f"asks for activations of {weight.activation_bits} bits, not 8 or 16")
         size = weight.group_size
         if size not in GROUP_SIZES and size != weight.k:
             _refuse(op, f"has groups of {size}")

@@ -29,7 +29,10 @@ OpKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A matrix W[k, n] in panels: the tensors that hold it, by name."""
+    """A matrix W[k, n] in panels: the tensors that hold it, by name.
+
+    Rows that meet integers are quantised to `activation_bits`: 16, or 8 (7 of them for u8).
+    """
 
     panels: str
     format: Literal["f32", "bf16", "u8", "u4"]
@@ -38,6 +41,7 @@ class Weight:
     group_size: int = 0
     scale: str | None = None
     minimum: str | None = None
+    activation_bits: int = 16
 
 
 @dataclass(frozen=True, slots=True)

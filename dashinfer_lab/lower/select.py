@@ -136,7 +136,7 @@ class _Selector:
         first = weights[0]
         rows: RowsOf = "num_logit_rows" if LOGITS in op.outputs else "num_tokens"
         group = _activation_group(first)
-        form = "i16" if first.format in GROUPED_BITS else "f32"
+        form = _activation_form(first)
         prepared = self._preparer.prepare(op, form, first.k, group, rows)
         widths = tuple(padded(weight.n) for weight in weights)
         biases = tuple(bias for bias in op["biases"] if bias is not None)
@@ -157,7 +157,7 @@ class _Selector:
             "has_residual": residual is not None,
         }
         if first.format in GROUPED_BITS:
-            constants |= {"group": group, "scale_format": self._scale_format(first)}
+            constants |= {"form": form, "group": group, "scale_format": self._scale_format(first)}
         self._calls.write(
             f"linear_{first.format}",
             constants,
@@ -218,6 +218,15 @@ def _weight_operands(weight: Weight) -> dict[str, Operand]:
     for name, tensor in (("scale", weight.scale), ("minimum", weight.minimum)):
         operands[name] = TensorOperand((tensor,)) if tensor else NothingOperand()
     return operands
+
+
+def _activation_form(weight: Weight) -> str:
+    """How rows are prepared for `weight`: see `jit_kernels.activation_layout`."""
+    if weight.format not in GROUPED_BITS:
+        return "f32"
+    if weight.activation_bits == 16:
+        return "i16"
+    return "i7" if weight.format == "u8" else "i8"
 
 
 def _activation_group(weight: Weight) -> int:

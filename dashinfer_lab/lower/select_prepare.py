@@ -12,7 +12,7 @@ from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.calls import Calls
 from dashinfer_lab.lower.ops import Op
 from dashinfer_lab.lower.plan import ArenaOperand, Operand, RowsOf, StepOperand, TensorOperand
-from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS, padded_k
+from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS, padded_k, word_elements
 
 __all__ = ["Prepared", "Preparer"]
 
@@ -48,7 +48,7 @@ class Preparer:
         self._done: dict[tuple[str, str, int], Prepared] = {}
 
     def prepare(self, reader: Op, form: str, k: int, group: int, rows: RowsOf) -> Prepared:
-        """The input of linear `reader` as "f32" or "i16" rows; `group` is 0 for f32."""
+        """The input of linear `reader` as rows of `form`; `group` is 0 for "f32"."""
         value = reader.inputs[0]
         key = (value, form, group)
         if key not in self._done:
@@ -59,7 +59,7 @@ class Preparer:
 
     def _buffers(self, name: str, k: int, form: str, group: int) -> Prepared:
         limits = self._calls.limits
-        row_bytes = padded_k(k) * (2 if form == "i16" else 4)
+        row_bytes = padded_k(k) * 4 // word_elements(form)
         scale_bytes = 8 * (-(-k // group) if group else 1)
         tile = limits.row_tile
         rows = max(-(-limits.max_tokens // tile) * tile, GEMV_ROWS)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dashinfer_lab.errors import UnsupportedModelError
+from dashinfer_lab.graph.functions import ACTIVATION_BITS
 from dashinfer_lab.lower.calls import LOGITS
 from dashinfer_lab.lower.ops import Op, OpKind, Weight
 
@@ -97,6 +98,7 @@ class _Translator:
             _integer(node, "group_size") if names[1:] else 0,
             groups[0],
             groups[1],
+            _activation_bits(node),
         )
 
     def _weight(self, node: ir.Node, value: Any) -> Weight:
@@ -211,6 +213,12 @@ class _Translator:
         if name in self._windows:
             return {"window": self._windows[name]}
         return {"slopes": self._slopes[name]}
+
+
+def _activation_bits(node: ir.Node) -> int:
+    """Bits that the node's metadata say; 0, which no check lets pass, where they say nonsense."""
+    text = node.metadata_props.get(ACTIVATION_BITS, "16")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _name(value: Any) -> str:

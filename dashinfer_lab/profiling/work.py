@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dashinfer_lab.profiling.steps import StepShape
-from jit_kernels.activation_layout import padded_k
+from jit_kernels.activation_layout import padded_k, word_elements
 from jit_kernels.panels import PANEL_WIDTH, num_words
 
 __all__ = ["WORK", "Part", "ProfiledOp", "Work", "work_of"]
@@ -103,7 +103,9 @@ def _product(weight_format: str) -> Part:
             groups = -(-k // op.number("group"))
             scales = -(-groups // op.number("groups_per_scale"))
             weight_bytes += 2 * n * scales * _SCALE_BYTES[op.choice("scale_format")]
-            row_bytes = padded_k(k) * 2 + groups * 2 * _FLOAT
+            row_bytes = (
+                padded_k(k) * _FLOAT // word_elements(op.choice("form")) + groups * 2 * _FLOAT
+            )
         weight_bytes += n * _FLOAT if op.number("has_bias") else 0
         streams = 2 if op.number("has_residual") else 1
         activation_bytes = rows * (row_bytes + streams * n * _FLOAT)
@@ -160,12 +162,13 @@ def _softcap(op: ProfiledOp, step: StepShape) -> Work:
 
 
 def _prepared(op: ProfiledOp, step: StepShape) -> Work:
-    """Rows as a linear layer takes them, written: float32, or int16 and two floats a group."""
+    """Rows as a linear layer takes them, written: float32, or integers and two floats a group."""
     rows, n = step.rows(op.rows), op.number("n")
-    if op.choice("form") != "i16":
-        return Work(activation_bytes=rows * padded_k(n) * _FLOAT)
+    row_bytes = padded_k(n) * _FLOAT // word_elements(op.choice("form"))
+    if op.choice("form") == "f32":
+        return Work(activation_bytes=rows * row_bytes)
     scales = -(-n // op.number("group")) * 2 * _FLOAT
-    return Work(activation_bytes=rows * (padded_k(n) * 2 + scales), flops=2 * rows * n)
+    return Work(activation_bytes=rows * (row_bytes + scales), flops=2 * rows * n)
 
 
 def _rope_append(op: ProfiledOp, step: StepShape) -> Work:

@@ -14,20 +14,28 @@ __all__ = ["GROUPED_BITS", "GROUP_SIZES", "GroupSize", "Scheme", "WeightFormat",
 WeightFormat = Literal["f32", "bf16", "u8", "u4"]
 WeightRole = Literal["linear", "embedding", "head", "tied", "norm", "bias", "table"]
 GroupSize = Literal[32, 64, 128, 256, 512, "row"]
+ActivationBits = Literal[8, 16]
 
 GROUP_SIZES: tuple[GroupSize, ...] = get_args(GroupSize)
 GROUPED_BITS: Mapping[str, int] = {"u8": 8, "u4": 4}
 """Bits of a weight in the formats that have a scale and a minimum a group."""
 
-_GROUPED_SCHEMES: Mapping[str, tuple[WeightFormat, GroupSize]] = {
-    "a16w8": ("u8", 64),
-    "a16w4": ("u4", 32),  # 4 bits lose an eighth less in groups of 32, and GGUF's blocks are theirs
+# Weights, group size, bits of activations. 4 bits lose an eighth less in groups of 32, and GGUF's
+# blocks are theirs.
+_GROUPED_SCHEMES: Mapping[str, tuple[WeightFormat, GroupSize, ActivationBits]] = {
+    "a16w8": ("u8", 64, 16),
+    "a16w4": ("u4", 32, 16),
+    "a8w8": ("u8", 64, 8),
+    "a8w4": ("u4", 32, 8),
 }
 
 # The logits feel the head more than any other weight, and a tied one is gathered from as well.
 _HEAD_GROUP_SIZE: GroupSize = 64
 
-_SPELLINGS = 'fp32, bf16, a16w8, a16w4, a16w8:G or a16w4:G with G of 32, 64, 128, 256, 512 or "row"'
+_SPELLINGS = (
+    "fp32, bf16, a16w8, a16w4, a8w8, a8w4 or, with groups of G weights, a16w8:G and so on, "
+    'G of 32, 64, 128, 256, 512 or "row"'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,8 @@ class Scheme:
 
     `weights` and `group_size` hold for linear weights, `head` for the output projection and an
     embedding tied to it: u8 wherever linear weights are integers. Weights whose name matches a
-    pattern of `exempt` (as in `fnmatch`) stay in bfloat16.
+    pattern of `exempt` (as in `fnmatch`) stay in bfloat16. `activation_bits` are those of the
+    activations that meet linear weights of integers; the head's are always 16.
     """
 
     name: str
@@ -44,6 +53,7 @@ class Scheme:
     group_size: GroupSize = 64
     head: WeightFormat = "f32"
     exempt: tuple[str, ...] = ()
+    activation_bits: ActivationBits = 16
 
     @staticmethod
     def parse(text: str | Scheme) -> Scheme:
@@ -58,9 +68,9 @@ class Scheme:
             weights: WeightFormat = "f32" if name == "fp32" else "bf16"
             return Scheme(name, weights, head=weights)
         if name in _GROUPED_SCHEMES and (not colon or group in map(str, GROUP_SIZES)):
-            weights, usual = _GROUPED_SCHEMES[name]
+            weights, usual, bits = _GROUPED_SCHEMES[name]
             size = cast("GroupSize", int(group) if group.isdigit() else group or usual)
-            return Scheme(name, weights, size, head="u8")
+            return Scheme(name, weights, size, head="u8", activation_bits=bits)
         raise ConfigError(f"weights scheme {text!r} is unknown; it is one of {_SPELLINGS}")
 
     def format_of(self, weight: str, role: WeightRole) -> WeightFormat:

@@ -110,7 +110,7 @@ def _panel(artifact: Artifact, name: str, position: int, k: int) -> NDArray[np.f
         unpack_groups(artifact.tensor(f"{name}.{part}")[only], PANEL_WIDTH)
         for part in ("scale", "minimum")
     )
-    four_bits = artifact.metadata["scheme"].startswith("a16w4")
+    four_bits = artifact.metadata["scheme"].startswith(("a16w4", "a8w4"))
     codes = (unpack_u4 if four_bits else unpack_u8)(panel, PANEL_WIDTH, k)
     group = artifact.metadata["group_size"]
     size: Any = int(group) if group.isdigit() else "row"

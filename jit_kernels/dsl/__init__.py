@@ -10,7 +10,13 @@ from jit_kernels.dsl.accumulators import (
     fold_sum,
     running_sum,
 )
-from jit_kernels.dsl.intrinsics import dot_pairs, float_absolute, half_to_f32, round_to_int
+from jit_kernels.dsl.intrinsics import (
+    dot_pairs,
+    dot_quads,
+    float_absolute,
+    half_to_f32,
+    round_to_int,
+)
 from jit_kernels.dsl.loops import claimed, if_else, loop, vectorized, when, while_loop
 from jit_kernels.dsl.math import (
     bf16_to_f32,
@@ -52,6 +58,7 @@ __all__ = [
     "claimed",
     "constant",
     "dot_pairs",
+    "dot_quads",
     "exp",
     "exp_nonpositive",
     "float_absolute",

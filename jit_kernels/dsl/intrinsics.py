@@ -7,20 +7,22 @@ defines it; a test runs both on random operands.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
 from jit_kernels.dsl.trace import current, llvm_type
-from jit_kernels.dsl.values import Value, select
-from jit_kernels.types import F16, F32, I16, I32, U16, U32
+from jit_kernels.dsl.values import Value, constant, select
+from jit_kernels.types import F16, F32, I8, I16, I32, U8, U16, U32
 
 __all__ = [
     "NUMPY_BODIES",
     "concatenate",
     "cycle_counter",
     "dot_pairs",
+    "dot_quads",
     "float_absolute",
     "half_to_f32",
     "pause",
@@ -33,6 +35,12 @@ _VPDPWSSD = {
     4: "llvm.x86.avx512.vpdpwssd.128",
     8: "llvm.x86.avx512.vpdpwssd.256",
     16: "llvm.x86.avx512.vpdpwssd.512",
+}
+_PMADDUBSW = {4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw"}
+_VPDPBUSD = {
+    4: "llvm.x86.avx512.vpdpbusd.128",
+    8: "llvm.x86.avx512.vpdpbusd.256",
+    16: "llvm.x86.avx512.vpdpbusd.512",
 }
 
 
@@ -93,13 +101,34 @@ def dot_pairs(sums: Value[I32], left: Value[I16], right: Value[I16]) -> Value[I3
     isa = current().isa
     if isa.dot == "widen":
         return _dot_pairs_widened(sums, left, right)
-    width = min(sums.lanes, isa.vector_bytes // 4)
+    fused = isa.dot == "vpdpwssd"
+    return _by_registers(partial(_dot_native, fused=fused), sums, left, right)
+
+
+def dot_quads(sums: Value[I32], left: Value[U8], right: Value[I8]) -> Value[I32]:
+    """sums[i] + left[4i]*right[4i] + ... + left[4i+3]*right[4i+3], exact in int32.
+
+    left[j]*right[j] + left[j+1]*right[j+1], j even, must fit int16: some machines saturate there.
+    """
+    isa = current().isa
+    if isa.dot == "vpdpwssd" or "avx2" in isa.requires:
+        fused = isa.dot == "vpdpwssd"
+        return _by_registers(partial(_quads_native, fused=fused), sums, left, right)
+    lanes, signed = left.bits_as(U16), right.bits_as(I16)
+    even = dot_pairs(sums, (lanes & 0xFF).bits_as(I16), (signed << 8) >> 8)
+    return dot_pairs(even, (lanes >> 8).bits_as(I16), signed >> 8)
+
+
+def _by_registers(
+    dot: Callable[..., Value[I32]], sums: Value[I32], left: Value[Any], right: Value[Any]
+) -> Value[I32]:
+    """`dot` on as many lanes at a time as a register holds."""
+    width, each = min(sums.lanes, current().isa.vector_bytes // 4), left.lanes // sums.lanes
     pieces: list[Value[Any]] = []
     for begin in range(0, sums.lanes, width):
         part = range(begin, begin + width)
-        pairs = range(2 * begin, 2 * (begin + width))
-        operands = (sums.shuffle(part), left.shuffle(pairs), right.shuffle(pairs))
-        pieces.append(_dot_native(*operands, fused=isa.dot == "vpdpwssd"))
+        elements = range(each * begin, each * (begin + width))
+        pieces.append(dot(sums.shuffle(part), left.shuffle(elements), right.shuffle(elements)))
     return concatenate(pieces)
 
 
@@ -112,6 +141,18 @@ def _dot_native(sums: Value[I32], left: Value[I16], right: Value[I16], fused: bo
     return sums + Value(product, I32, sums.lanes)
 
 
+def _quads_native(sums: Value[I32], left: Value[U8], right: Value[I8], fused: bool) -> Value[I32]:
+    trace, vector = current(), llvm_type(I32, sums.lanes)
+    if fused:
+        operands = [sums.ir, left.bits_as(I32).ir, right.bits_as(I32).ir]
+        return Value(trace.call(_VPDPBUSD[sums.lanes], vector, operands), I32, sums.lanes)
+    halves = llvm_type(I16, 2 * sums.lanes)
+    pairs = trace.call(_PMADDUBSW[sums.lanes], halves, [left.ir, right.ir])
+    ones = constant(1, I16, 2 * sums.lanes)
+    product = trace.call(_PMADDWD[sums.lanes], vector, [pairs, ones.ir])
+    return sums + Value(product, I32, sums.lanes)
+
+
 def _dot_pairs_widened(sums: Value[I32], left: Value[I16], right: Value[I16]) -> Value[I32]:
     even, odd = range(0, left.lanes, 2), range(1, left.lanes, 2)
     products = left.shuffle(even).to(I32) * right.shuffle(even).to(I32)
@@ -121,6 +162,11 @@ def _dot_pairs_widened(sums: Value[I32], left: Value[I16], right: Value[I16]) ->
 def _numpy_dot_pairs(sums: Any, left: Any, right: Any) -> Any:
     products = left.astype(np.int32) * right.astype(np.int32)
     return sums + products[0::2] + products[1::2]
+
+
+def _numpy_dot_quads(sums: Any, left: Any, right: Any) -> Any:
+    products = left.astype(np.int32) * right.astype(np.int32)
+    return sums + products.reshape(-1, 4).sum(axis=1, dtype=np.int32)
 
 
 def _numpy_round_to_int(x: Any) -> Any:
@@ -137,6 +183,7 @@ NUMPY_BODIES: dict[Callable[..., Any], Callable[..., Any]] = {
     round_to_int: _numpy_round_to_int,
     half_to_f32: _numpy_half_to_f32,
     dot_pairs: _numpy_dot_pairs,
+    dot_quads: _numpy_dot_quads,
 }
 
 

@@ -21,8 +21,8 @@ from jit_kernels.kernels.linear_operands import (
 from jit_kernels.kernels.linear_tiles import (
     BF16_PAIRS,
     F32_WORDS,
-    U4_OCTETS,
-    U8_QUADS,
+    U4_BY_I16,
+    U8_BY_I16,
     Arithmetic,
 )
 from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
@@ -160,7 +160,7 @@ def expert_linear_u8(
 ) -> None:
     """u8 panels, `num_panels` an expert; without `gather`, pair s reads row s."""
     weights = grouped_weights(
-        U8_QUADS, panels, (scale, minimum), activation_scales, in_features, groups_per_scale,
+        U8_BY_I16, panels, (scale, minimum), activation_scales, in_features, groups_per_scale,
         group=group, scale_format=scale_format,
     )  # fmt: skip
     _multiply(
@@ -202,7 +202,7 @@ def expert_linear_u4(
 ) -> None:
     """u4 panels, `num_panels` an expert; without `gather`, pair s reads row s."""
     weights = grouped_weights(
-        U4_OCTETS, panels, (scale, minimum), activation_scales, in_features, groups_per_scale,
+        U4_BY_I16, panels, (scale, minimum), activation_scales, in_features, groups_per_scale,
         group=group, scale_format=scale_format,
     )  # fmt: skip
     _multiply(

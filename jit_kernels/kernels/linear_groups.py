@@ -1,6 +1,6 @@
 """Products by groups of unsigned integer weights; knows nothing of how many bits one has.
 
-dot is the exact int32 product of a group's int16 activations and its weights; a_sum is the scaled
+dot is the exact int32 product of a group's integer activations and its weights; a_sum is the scaled
 sum of the activations, w_minimum the real value of weight 0. Per group, in order, from y = 0:
 
     y = fma(f32(dot) * a_scale, w_scale, y);  y = fma(a_sum, w_minimum, y)
@@ -39,7 +39,6 @@ from jit_kernels.kernels.linear_operands import (
     padded_steps,
 )
 from jit_kernels.kernels.linear_tiles import (
-    I16_PAIRS,
     ActivationRows,
     Arithmetic,
     Prefetch,
@@ -47,7 +46,7 @@ from jit_kernels.kernels.linear_tiles import (
     integer_dots,
     words_unrolled,
 )
-from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
+from jit_kernels.types import F32, I32, I64, U8, U16, U32
 
 __all__ = ["GroupedWeights", "grouped_weights", "multiply_groups"]
 
@@ -70,7 +69,7 @@ class GroupedWeights:
 
     @property
     def steps(self) -> int:
-        """Pairs of weights in a word."""
+        """Words of activations that a word of weights meets."""
         return self.arithmetic.steps
 
     def packed(self, block: Block) -> Array[U32]:
@@ -139,19 +138,23 @@ class GroupedWeights:
         self._add_group(tile, dots, factors, group, rows)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
-        """Widen words to pairs of int16, and the groups' factors to float32."""
+        """Widen words to operands, where one holds several, and the groups' factors to float32."""
         packed = self.packed(block)
-        for word in loop(block.num_words):
-            vector = packed.vector(word * VECTOR_LANES)
-            for step, pairs in enumerate(self.arithmetic.decode(vector)):
-                position = (word * self.steps + step) * VECTOR_LANES
-                scratch.unpacked[VectorIndex(position)] = pairs.bits_as(U32)
+        if self.steps > 1:
+            self._widen(packed, block.num_words, scratch)
         cursor = _Factors(self, block.panel, block.first_word // self.group_words)
         for word in loop(0, block.num_words, self.group_words):
             place = word // self.group_words * (2 * VECTOR_LANES)
             for which, factor in enumerate(cursor.take()):
                 scratch.factors[VectorIndex(place + which * VECTOR_LANES)] = factor
-        return scratch.unpacked
+        return scratch.unpacked if self.steps > 1 else packed
+
+    def _widen(self, packed: Array[U32], num_words: Value[I64], scratch: Scratch) -> None:
+        for word in loop(num_words):
+            vector = packed.vector(word * VECTOR_LANES)
+            for step, operand in enumerate(self.arithmetic.decode(vector)):
+                position = (word * self.steps + step) * VECTOR_LANES
+                scratch.unpacked[VectorIndex(position)] = operand
 
     def add_unpacked(
         self,
@@ -162,13 +165,14 @@ class GroupedWeights:
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
     ) -> None:
-        """Add the groups of a block of int16 pairs, in order."""
+        """Add the groups of a block of operands, in order."""
         first_group = block.first_word // self.group_words
+        unroll = 2 if self.steps > 1 else 1  # divides what a tail may leave
         for word in loop(0, block.num_words, self.group_words):
             num_steps = minimum(block.num_words - word, self.group_words) * self.steps
-            pairs = unpacked + word * (self.steps * VECTOR_LANES)
+            operands = unpacked + word * (self.steps * VECTOR_LANES)
             here = activations.after(word * self.steps)
-            dots = integer_dots(I16_PAIRS, pairs, num_steps, here, unroll=2)
+            dots = integer_dots(self.arithmetic.unpacked, operands, num_steps, here, unroll)
             group = word // self.group_words
             factors = scratch.factors + group * (2 * VECTOR_LANES)
             both = factors.vector(0), factors.vector(VECTOR_LANES)
@@ -204,7 +208,7 @@ class _Factors:
 def multiply_groups(
     arithmetic: Arithmetic,
     rows: Array[I64],
-    activations: Array[I16],
+    activations: Array[U8],
     activation_scales: Array[F32],
     copies: tuple[Value[I64], Value[I64]],
     panels: Array[U8],
@@ -220,7 +224,7 @@ def multiply_groups(
     scale_format: str,
     row_tile: int,
 ) -> None:
-    """Multiply prepared int16 rows by panels whose words `arithmetic` decodes.
+    """Multiply prepared integer rows by panels whose words `arithmetic` decodes.
 
     `copies` are the bytes between workers' copies of activations and of their scales, `factors`
     scale and minimum.
@@ -239,7 +243,7 @@ def multiply_groups(
     product = Product(
         num_rows=num_rows,
         activations=own_copy(activations, num_rows, copies[0]).view(U32),
-        row_steps=padded_steps(in_features, 2),
+        row_steps=padded_steps(in_features, arithmetic.elements),
         num_words=weights.num_words,
         num_panels=num_panels,
         counter=counter,
@@ -262,7 +266,7 @@ def grouped_weights(
     scale_format: str,
 ) -> GroupedWeights:
     """The weights that a kernel's operands and constants describe."""
-    per_word = 2 * arithmetic.steps
+    per_word = arithmetic.elements * arithmetic.steps
     num_groups = (in_features + (group - 1)) // group
     scale, minimum = factors
     return GroupedWeights(

@@ -32,7 +32,7 @@ D = TypeVar("D", bound=DType)
 
 BLOCK_STEPS = 256  # of K in the blocked form: 16 KB of unpacked weights, half of a small L1
 ROW_BLOCK = 256  # rows of activations that stay in L2 while panels pass
-_MAX_GROUPS = 16  # of 32 in a K block of 512
+_MAX_GROUPS = 32  # of 32 in a K block of 1024
 
 _VECTOR_BYTES = 4 * VECTOR_LANES
 _UNPACKED_BYTES = BLOCK_STEPS * _VECTOR_BYTES

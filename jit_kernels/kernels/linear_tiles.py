@@ -1,14 +1,15 @@
 """Tiles of a matrix product: rows x 16 columns of sums over packed 32-bit words of weights.
 
 A *word* holds 1, 2, 4 or 8 weights of one column along K (see `panels`); 16 words side by side are
-one vector. A *step* is what one 32-bit word of an activation row meets: a float32, or a pair of
-int16. Knows how words become sums; knows nothing of scales, work sharing or where results go.
+one vector. A *step* is what one 32-bit word of an activation row meets: a float32, a pair of int16
+or a quad of int8. Knows how words become sums; knows nothing of scales, work sharing or where
+results go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -21,21 +22,23 @@ from jit_kernels.dsl import (
     Variable,
     VectorIndex,
     dot_pairs,
+    dot_quads,
     fma,
     index,
     loop,
     zeros,
 )
 from jit_kernels.isa import Isa
-from jit_kernels.types import F32, I16, I32, I64, U16, U32
+from jit_kernels.types import F32, I8, I16, I32, I64, U8, U16, U32
 
 __all__ = [
     "BF16_PAIRS",
     "F32_WORDS",
-    "I16_PAIRS",
     "PREFETCH_BYTES",
-    "U4_OCTETS",
-    "U8_QUADS",
+    "U4_BY_I8",
+    "U4_BY_I16",
+    "U8_BY_I7",
+    "U8_BY_I16",
     "ActivationRows",
     "Arithmetic",
     "Prefetch",
@@ -81,41 +84,63 @@ def words_unrolled(isa: Isa, rows: int, group_words: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """How 16 packed words become `steps` operands, and how an operand meets an activation."""
+    """How 16 packed words become `steps` operands, and how an operand meets an activation.
+
+    `elements` of K meet in one step.
+    """
 
     steps: int
     decode: Callable[[Value[U32]], Sequence[Value[Any]]]
     multiply_add: Callable[[Value[U32], Value[Any], Value[Any]], Value[Any]]
+    elements: int = 2
+
+    @property
+    def unpacked(self) -> Arithmetic:
+        """The same on words that were decoded before."""
+        return replace(self, steps=1, decode=_as_it_is)
 
 
 def _fma_step(activation: Value[U32], weight: Value[F32], total: Value[F32]) -> Value[F32]:
     return fma(activation.bits_as(F32), weight, total)
 
 
-def _dot_step(activation: Value[U32], weight: Value[I16], total: Value[Any]) -> Value[Any]:
-    return dot_pairs(total, weight, activation.bits_as(I16))
+def _dot_step(activation: Value[U32], weight: Value[U32], total: Value[Any]) -> Value[Any]:
+    return dot_pairs(total, weight.bits_as(I16), activation.bits_as(I16))
 
 
-def _even_and_odd_bytes(words: Value[U32]) -> tuple[Value[I16], Value[I16]]:
+def _quad_step(activation: Value[U32], weight: Value[U32], total: Value[Any]) -> Value[Any]:
+    return dot_quads(total, weight.bits_as(U8), activation.bits_as(I8))
+
+
+def _as_it_is(words: Value[U32]) -> Sequence[Value[U32]]:
+    return [words]
+
+
+def _even_and_odd_bytes(words: Value[U32]) -> tuple[Value[U32], Value[U32]]:
     lanes = words.bits_as(U16)
-    return (lanes & 0xFF).bits_as(I16), (lanes >> 8).bits_as(I16)
+    return (lanes & 0xFF).bits_as(U32), (lanes >> 8).bits_as(U32)
 
 
-def _nibbles_of_halves(words: Value[U32]) -> list[Value[I16]]:
+def _nibbles_of_halves(words: Value[U32]) -> list[Value[U32]]:
     lanes = words.bits_as(U16)
     low = [(lanes if shift == 0 else lanes >> shift) & 0xF for shift in (0, 4, 8)]
-    return [nibble.bits_as(I16) for nibble in (*low, lanes >> 12)]
+    return [nibble.bits_as(U32) for nibble in (*low, lanes >> 12)]
+
+
+def _low_and_high_nibbles(words: Value[U32]) -> tuple[Value[U32], Value[U32]]:
+    return words & 0x0F0F0F0F, (words >> 4) & 0x0F0F0F0F
 
 
 def _low_and_high_halves(words: Value[U32]) -> tuple[Value[F32], Value[F32]]:
     return (words << 16).bits_as(F32), (words & 0xFFFF0000).bits_as(F32)
 
 
-F32_WORDS = Arithmetic(1, lambda words: [words.bits_as(F32)], _fma_step)
-BF16_PAIRS = Arithmetic(2, _low_and_high_halves, _fma_step)
-U8_QUADS = Arithmetic(2, _even_and_odd_bytes, _dot_step)
-U4_OCTETS = Arithmetic(4, _nibbles_of_halves, _dot_step)
-I16_PAIRS = Arithmetic(1, lambda words: [words.bits_as(I16)], _dot_step)
+F32_WORDS = Arithmetic(1, lambda words: [words.bits_as(F32)], _fma_step, elements=1)
+BF16_PAIRS = Arithmetic(2, _low_and_high_halves, _fma_step, elements=1)
+U8_BY_I16 = Arithmetic(2, _even_and_odd_bytes, _dot_step)
+U4_BY_I16 = Arithmetic(4, _nibbles_of_halves, _dot_step)
+U8_BY_I7 = Arithmetic(1, _as_it_is, _quad_step, elements=4)
+U4_BY_I8 = Arithmetic(2, _low_and_high_nibbles, _quad_step, elements=4)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Linear, u4 weights: out = sum over groups of (dot * a_scale) * w_scale + a_sum * w_minimum.
 
-A word holds eight weights of one column, which decode into four pairs of int16: the nibbles of its
-halves, from the lowest. What a group does, and in which order, is `linear_groups`'s.
+A word holds eight weights of one column. They meet activations of 16 bits ("i16") as four pairs of
+int16, the nibbles of its halves from the lowest, and activations of 8 bits ("i8") as two quads of
+bytes, the lower nibbles and the upper ones. What a group does, and in which order, is
+`linear_groups`'s.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ from jit_kernels.dsl import Array, Value
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_groups import multiply_groups
 from jit_kernels.kernels.linear_operands import Destination, Scratch
-from jit_kernels.kernels.linear_tiles import U4_OCTETS
-from jit_kernels.types import F32, I16, I64, U8, U16
+from jit_kernels.kernels.linear_tiles import U4_BY_I8, U4_BY_I16
+from jit_kernels.types import F32, I64, U8, U16
 
 __all__ = ["linear_u4"]
 
@@ -19,7 +21,7 @@ __all__ = ["linear_u4"]
 @kernel
 def linear_u4(
     rows: Array[I64],
-    activations: Array[I16],
+    activations: Array[U8],
     activation_scales: Array[F32],
     copy_bytes: Value[I64],
     scales_copy_bytes: Value[I64],
@@ -38,18 +40,19 @@ def linear_u4(
     workspace: Array[U8],
     workspace_bytes: Value[I64],
     *,
+    form: str,
     group: int,
     scale_format: str,
     has_bias: bool,
     has_residual: bool,
     row_tile: int,
 ) -> None:
-    """Multiply prepared int16 rows by u4 panels; writes 16 * num_panels columns a row.
+    """Multiply rows prepared as `form` by u4 panels; writes 16 * num_panels columns a row.
 
     `scale` and `minimum` hold float16 or float32 elements, as `scale_format` says.
     """
     multiply_groups(
-        U4_OCTETS,
+        U4_BY_I16 if form == "i16" else U4_BY_I8,
         rows,
         activations,
         activation_scales,

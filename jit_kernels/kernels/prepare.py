@@ -1,4 +1,4 @@
-"""Prepare a linear's input: f32 as it is; i16 q = rint(x · 32767 / max|x|) per group of k.
+"""Prepare a linear's input: f32 as it is; integers q = rint(x · largest / max|x|) per group of k.
 
 Rows come from any operator that can say its k-th sixteen values, so that RMSNorm and SwiGLU write
 prepared rows directly. Where each word lies is `activation_layout`'s; knows no weight.
@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jit_kernels.activation_layout import GEMV_ROWS, K_ALIGNMENT, REDUNDANT_ROWS, UNTILED
+from jit_kernels.activation_layout import (
+    GEMV_ROWS,
+    INTEGER_FORMS,
+    K_ALIGNMENT,
+    REDUNDANT_ROWS,
+    UNTILED,
+    word_elements,
+)
 from jit_kernels.dsl import (
     Array,
     RunningMax,
@@ -28,23 +35,20 @@ from jit_kernels.dsl import (
     zeros,
 )
 from jit_kernels.kernel import kernel, worker
-from jit_kernels.types import F32, I16, I32, I64, U8
+from jit_kernels.types import F32, I8, I16, I32, I64, U8
 
 __all__ = ["PreparedActivations", "Values", "prepare", "prepare_rows"]
 
 Values = Callable[[VectorIndex], Value[F32]]
 """Sixteen consecutive elements of one row."""
 
-_LARGEST_Q = 32767.0
 _INFINITY_BITS = 0x7F800000
 _SMALLEST_MAXIMUM_BITS = (127 - 100) << 23  # 2**-100: below, 32767 / max nears the largest float
-# Within a quad of k: the order in which the even and odd bytes of a word of u8 weights come.
-_QUAD_ORDER = [quad + k for quad in range(0, 16, 4) for k in (0, 2, 1, 3)]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedActivations:
-    """Where prepared rows go: 32-bit words and, for i16, {scale, scale * sum(q)} per group."""
+    """Where prepared rows go: 32-bit words and, for integers, {scale, scale * sum(q)} per group."""
 
     words: Array[I32]
     scales: Array[F32]
@@ -57,7 +61,7 @@ class PreparedActivations:
     def words_per_row(self, n: Value[I64]) -> Value[I64]:
         """32-bit words of one row, K padded."""
         padded = (n + (K_ALIGNMENT - 1)) // K_ALIGNMENT * K_ALIGNMENT
-        return padded if self.form == "f32" else padded // 2
+        return padded // word_elements(self.form)
 
     def num_groups(self, n: Value[I64]) -> Value[I64]:
         """Scales of one row."""
@@ -165,29 +169,35 @@ def _write_row(
             value = _padded(values, VectorIndex(first + k.base, k.mask))
             buffer[VectorIndex(k.base)] = value
             largest.update(absolute_bits(value))
-        scale, total = _quantize(
-            buffer, length, largest.value(), words + first // 2 * stride, stride
-        )
+        here = words + first // word_elements(target.form) * stride
+        scale, total = _quantize(target.form, buffer, length, largest.value(), here, stride)
         scales[number * 2] = scale
         scales[number * 2 + 1] = scale * total
 
 
 def _quantize(
-    buffer: Array[F32], length: Value[I64], bits: Value[I32], words: Array[I32], stride: int
+    form: str,
+    buffer: Array[F32],
+    length: Value[I64],
+    bits: Value[I32],
+    words: Array[I32],
+    stride: int,
 ) -> tuple[Value[F32], Value[F32]]:
     """Write one group's q; return its scale and sum(q), exact in float32 to 256 elements."""
+    integers = INTEGER_FORMS[form]
     maximum, finite, large = (
         bits.bits_as(F32),
         bits < _INFINITY_BITS,
         bits >= _SMALLEST_MAXIMUM_BITS,
     )
-    inverse = _LARGEST_Q / maximum
+    inverse = float(integers.largest) / maximum
     sums = Variable(zeros(I32))
     for k in loop(0, length, 16):
         q = select(finite & large, round_to_int(buffer.vector(k) * inverse), 0)
         sums.set(sums.get() + q)
-        _put(words, stride, k // 2, q.to(I16).shuffle(_QUAD_ORDER).bits_as(I32))
-    scale = select(finite, select(large, maximum / _LARGEST_Q, 0.0), float("nan"))
+        stored = q.to(I16 if integers.bits == 16 else I8).shuffle(integers.order)
+        _put(words, stride, k // word_elements(form), stored.bits_as(I32))
+    scale = select(finite, select(large, maximum / float(integers.largest), 0.0), float("nan"))
     return scale, fold_sum(sums.get()).to(F32)
 
 

@@ -7,16 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jit_kernels.activation_layout import GEMV_ROWS, UNTILED, padded_k
+from jit_kernels.activation_layout import GEMV_ROWS, INTEGER_FORMS, UNTILED, padded_k
 
 __all__ = ["Prepared", "lay_out", "prepare", "quantize"]
 
-_LARGEST_Q = np.float32(32767)
 _SMALLEST_MAXIMUM = np.float32(2.0**-100)
 
 
 class Prepared(NamedTuple):
-    """One copy of prepared rows: 32-bit words as laid out, and [R, G, 2] scales (i16 only)."""
+    """One copy of prepared rows: 32-bit words as laid out, and [R, G, 2] scales (integers only)."""
 
     words: NDArray[np.int32]
     scales: NDArray[np.float32]
@@ -28,17 +27,21 @@ def prepare(x: NDArray[np.float32], form: str, group: int, row_tile: int) -> Pre
     padded[:, : x.shape[1]] = x
     if form == "f32":
         return Prepared(lay_out(padded.view(np.int32), row_tile), np.zeros((0, 0, 2), np.float32))
-    q, scales = quantize(x, group)
-    stored = np.zeros(padded.shape, np.int16)
+    integers = INTEGER_FORMS[form]
+    q, scales = quantize(x, group, form)
+    stored = np.zeros(padded.shape, f"int{integers.bits}")
     stored[:, : x.shape[1]] = q
-    quads = stored.reshape(len(x), padded.shape[1] // 4, 4)[:, :, [0, 2, 1, 3]].reshape(
-        padded.shape
-    )
-    return Prepared(lay_out(np.ascontiguousarray(quads).view(np.int32), row_tile), scales)
+    sixteens = (len(x), padded.shape[1] // len(integers.order), len(integers.order))
+    ordered = stored.reshape(sixteens)[:, :, integers.order]
+    words = np.ascontiguousarray(ordered.reshape(padded.shape)).view(np.int32)
+    return Prepared(lay_out(words, row_tile), scales)
 
 
-def quantize(x: NDArray[np.float32], group: int) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
+def quantize(
+    x: NDArray[np.float32], group: int, form: str = "i16"
+) -> tuple[NDArray[np.int16], NDArray[np.float32]]:
     """q [R, n] in the order of k, and {scale, scale * sum(q)} [R, ceil(n/group), 2]."""
+    largest = np.float32(INTEGER_FORMS[form].largest)
     num_rows, n = x.shape
     q = np.zeros((num_rows, n), np.int16)
     scales = np.zeros((num_rows, -(-n // group), 2), np.float32)
@@ -50,9 +53,9 @@ def quantize(x: NDArray[np.float32], group: int) -> tuple[NDArray[np.int16], NDA
             if not np.isfinite(maximum):
                 scales[row, number] = np.nan
             elif maximum >= _SMALLEST_MAXIMUM:
-                rounded = np.rint(part * (_LARGEST_Q / maximum)).astype(np.int16)
+                rounded = np.rint(part * (largest / maximum)).astype(np.int16)
                 q[row, start : start + group] = rounded
-                scale = maximum / _LARGEST_Q
+                scale = maximum / largest
                 scales[row, number] = scale, scale * np.float32(rounded.sum(dtype=np.int64))
     return q, scales
 

@@ -46,6 +46,7 @@ class Linear:
     bias: Array | None = None
     residual: Array | None = None
     cache: dict[str, Array] = field(default_factory=dict)
+    form: str = "i16"
 
     @property
     def grouped(self) -> bool:
@@ -77,7 +78,7 @@ class Linear:
         residual = None if self.residual is None else self.residual[rows]
         return Linear(
             self.kind, self.x[rows], self.weight, self.scale, self.minimum, self.group,
-            self.weight_group, self.bias, residual, self.cache,
+            self.weight_group, self.bias, residual, self.cache, self.form,
         )  # fmt: skip
 
     def packed(self) -> Array:
@@ -88,7 +89,7 @@ class Linear:
     def expected(self) -> Array:
         """The bits that the kernel owes, [R, N]."""
         if self.grouped:
-            q, scales = quantize(self.x, self.group)
+            q, scales = quantize(self.x, self.group, self.form)
             factors = (a.astype(np.float32).T for a in (self.scale, self.minimum))
             total = reference.linear_groups(
                 q, scales, self.weight.T, *factors, self.group, self.groups_per_scale
@@ -113,7 +114,8 @@ def random_linear(
     bias: bool = False,
     residual: bool = False,
 ) -> Linear:
-    """Random operands of one product."""
+    """Random operands of one product; `kind` names a kernel and may end in a form, as "u8 i7"."""
+    kind, _, form = kind.partition(" ")
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((rows, k)).astype(np.float32)
     length = packing.group_length(k, weight_group)
@@ -136,6 +138,7 @@ def random_linear(
         weight_group,
         rng.standard_normal(columns).astype(np.float32) if bias else None,
         rng.standard_normal((rows, columns)).astype(np.float32) if residual else None,
+        form=form or "i16",
     )
 
 
@@ -148,13 +151,13 @@ def specialise(case: Linear, compiler: Compiler) -> CompiledKernel:
     }
     if case.grouped:
         scale_format = "f16" if case.scale.dtype == np.float16 else "f32"
-        constants |= {"group": case.group, "scale_format": scale_format}
+        constants |= {"form": case.form, "group": case.group, "scale_format": scale_format}
     return _KERNELS[case.kind].specialise(**constants).compile(compiler)
 
 
 def copies_for_workers(case: Linear, tile: int, num_workers: int) -> tuple[Prepared, int, int]:
     """Prepared activations as the workers find them, and the bytes between copies."""
-    form = "i16" if case.grouped else "f32"
+    form = case.form if case.grouped else "f32"
     one = prepare(case.x, form, case.group, tile)
     if case.rows > REDUNDANT_ROWS:
         return one, 0, 0

@@ -8,7 +8,7 @@ import pytest
 from jit_kernels.dsl import Array, intrinsics
 from jit_kernels.isa import NEON, Isa
 from jit_kernels.kernel import kernel
-from jit_kernels.types import F32, I16, I32, U16
+from jit_kernels.types import F32, I8, I16, I32, U8, U16
 from tests.kernels.guarded import guarded
 from tests.kernels.machine_code import compiled, each_isa, same_bits
 
@@ -37,6 +37,12 @@ def widened(y: Array[F32], x: Array[U16]) -> None:
 def dotted(y: Array[I32], sums: Array[I32], a: Array[I16], b: Array[I16], *, lanes: int) -> None:
     left, right = a.vector(0, 2 * lanes), b.vector(0, 2 * lanes)
     y[0] = intrinsics.dot_pairs(sums.vector(0, lanes), left, right)
+
+
+@kernel
+def quads(y: Array[I32], sums: Array[I32], a: Array[U8], b: Array[I8], *, lanes: int) -> None:
+    left, right = a.vector(0, 4 * lanes), b.vector(0, 4 * lanes)
+    y[0] = intrinsics.dot_quads(sums.vector(0, lanes), left, right)
 
 
 @kernel
@@ -113,6 +119,24 @@ def test_pairs_are_multiplied_and_added_exactly(isa: Isa, lanes: int, seed: int)
     compiled(dotted, isa, lanes=lanes)(y, guarded(sums), guarded(a), guarded(b))
 
     same_bits(y, body("dot_pairs", sums, a, b))
+
+
+@each_isa
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize(("most", "largest"), [(255, 63), (15, 127)])
+def test_quads_are_multiplied_and_added_exactly(
+    isa: Isa, lanes: int, most: int, largest: int
+) -> None:
+    rng = np.random.default_rng(lanes)
+    a = rng.integers(0, most + 1, 4 * lanes).astype(np.uint8)
+    b = rng.integers(-largest, largest + 1, 4 * lanes).astype(np.int8)
+    a[:8], b[:4], b[4:8] = most, largest, -largest
+    sums = rng.integers(-(2**30), 2**30, lanes).astype(np.int32)
+    y = guarded(np.zeros(lanes, np.int32))
+
+    compiled(quads, isa, lanes=lanes)(y, guarded(sums), guarded(a), guarded(b))
+
+    same_bits(y, body("dot_quads", sums, a, b))
 
 
 @each_isa

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import pytest
 from jit_kernels.compiler.jit import Compiler, compiler_for
 from jit_kernels.isa import BASELINE, detect, object_cache_directory, record, runnable
 from tests.kernels.guarded import guarded, guarded_before
-from tests.kernels.linear_cases import Linear, random_linear, run
+from tests.kernels.linear_cases import random_linear, run
 
 KINDS = ("f32", "bf16", "u8", "u4")
+GROUPED = ("u8", "u4", "u8 i7", "u4 i8")
+EVERY_FORM = ("f32", "bf16", *GROUPED)
 ROWS = (1, 2, 3, 4, 5, 8, 9, 14, 16, 17, 64, 65)
 
 
-def _slow(*values: int) -> list[Any]:
+def _slow(*values: Any) -> list[Any]:
     """Parameters that `make test` leaves to `make test-slow`."""
     return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
@@ -44,7 +47,7 @@ def compiled(request: pytest.FixtureRequest) -> Compiler:
     return compiler(request.param)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_FORM)
 @pytest.mark.parametrize("rows", ROWS)
 def test_every_number_of_rows_gives_the_reference_bits(
     compiled: Compiler, kind: str, rows: int
@@ -64,7 +67,7 @@ def test_every_depth_gives_the_reference_bits(compiled: Compiler, kind: str, k: 
 
 
 @pytest.mark.parametrize("scale_dtype", [np.float16, np.float32])
-@pytest.mark.parametrize("kind", ["u8", "u4"])
+@pytest.mark.parametrize("kind", ["u8", "u4", *_slow("u8 i7", "u4 i8")])
 @pytest.mark.parametrize("weight_group", [32, 64, 128, 256, 512, "row"])
 def test_every_group_size_gives_the_reference_bits(
     compiled: Compiler, kind: str, weight_group: int | str, scale_dtype: type
@@ -78,7 +81,7 @@ def test_every_group_size_gives_the_reference_bits(
         assert same_bits(run(case, compiled), case.expected())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *_slow("u8 i7", "u4 i8")])
 def test_a_row_has_the_same_bits_in_any_company(compiled: Compiler, kind: str) -> None:
     many = random_linear(kind, rows=523, k=584, n=96, seed=3)
     together = run(many, compiled, num_workers=3)
@@ -89,7 +92,7 @@ def test_a_row_has_the_same_bits_in_any_company(compiled: Compiler, kind: str) -
         assert same_bits(alone, together[first : first + rows])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY_FORM)
 def test_the_baseline_gives_the_same_bits(kind: str) -> None:
     for rows in (3, 11):
         case = random_linear(kind, rows, k=70, n=20, bias=True, residual=True)
@@ -112,14 +115,14 @@ def test_no_rows_write_nothing(compiled: Compiler, kind: str) -> None:
     assert np.isnan(run(case, compiled, live_rows=0)).all()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *_slow("u8 i7", "u4 i8")])
 @pytest.mark.parametrize("rows", [1, 3, 9, 64, 67])
 def test_a_row_that_is_not_finite_harms_no_other(compiled: Compiler, kind: str, rows: int) -> None:
     clean = random_linear(kind, rows, k=133, n=40)
     bad = rows // 2
     x = clean.x.copy()
     x[bad, 77] = np.nan
-    broken = Linear(kind, x, clean.weight, clean.scale, clean.minimum)
+    broken = replace(clean, x=x)
     out, others = run(broken, compiled), np.arange(rows) != bad
 
     assert np.isnan(out[bad]).all()

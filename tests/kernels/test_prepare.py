@@ -12,7 +12,7 @@ from jit_kernels.reference import prepare as reference
 from tests.kernels.guarded import guarded
 from tests.kernels.machine_code import SIZES, compiled, each_isa, run, same_bits
 
-FORMS = ("f32", "i16")
+FORMS = ("f32", "i16", "i7", "i8")
 
 
 def rows_of(num_rows: int, n: int, seed: int = 0) -> np.ndarray:
@@ -83,7 +83,7 @@ def test_the_number_of_workers_changes_nothing(form: str, num_rows: int) -> None
 @pytest.mark.parametrize("group", [32, 64, 128, 256])
 def test_rows_and_strips_hold_the_same_numbers(group: int) -> None:
     x = rows_of(70, 300)
-    width = padded_k(300) // 2
+    width = padded_k(300) // 2  # words of i16
     (strips,) = prepared(AVX2, x, "i16", group, 6)
 
     words = strips.words.transpose(0, 2, 1).reshape(-1, width)[:70]

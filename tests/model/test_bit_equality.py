@@ -20,7 +20,10 @@ from dashinfer_lab.sampling import SamplingState
 from tests.expected import load_expected
 from tests.model.tiny_artifact import tiny_artifact
 
-SCHEMES = ("fp32", "bf16", "a16w8", "a16w8:row", "a16w4", "a16w4:512")
+SCHEMES = (
+    "fp32", "bf16", "a16w8", "a16w8:row", "a16w4", "a16w4:512",
+    *(pytest.param(scheme, marks=pytest.mark.slow) for scheme in ("a8w8", "a8w4")),
+)  # fmt: skip
 PROMPT = np.random.default_rng(5).integers(0, 331, 150).tolist()
 TARGET_PAGES = (11, 3, 8, 0, 14)
 """Out of order, so that a page table is needed to find anything."""

@@ -36,3 +36,21 @@ def test_integer_activations_move_logits_by_less_than_a_thousandth(
     assert np.median(errors) <= 3e-4
     # Exactly fp32 activations would measure 5e-6: then the integer path did not run.
     assert np.median(errors) >= 2e-5
+
+
+@pytest.mark.parametrize(("scheme", "bits"), [("a8w8", 7), ("a8w4", 8)])
+def test_coarse_activations_move_logits_and_are_told(
+    embedded_gguf: Path, scheme: str, bits: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    prompt = next(p.token_ids.tolist() for p in load_expected() if p.name == "code")
+
+    with LLM(embedded_gguf, weights=scheme) as llm:
+        logits = llm.logits(prompt)
+        reference = llama_logits(llm.config, ArtifactWeights(llm.artifact), prompt)
+        reason = llm.weights_reason
+
+    # 63 and 127 steps instead of 32,767: measured 5e-2 and 2e-2 in the median, never below 1e-3.
+    errors = np.abs(logits - reference).max(axis=1) / np.abs(reference).max(axis=1)
+    assert 1e-3 <= np.median(errors) <= 0.15
+    assert f"rounded to {bits} bits" in caplog.text
+    assert f"activations of {bits} bits" in reason

@@ -22,7 +22,7 @@ def test_every_kernel_of_a_plan_has_its_formula() -> None:
     assert set(kernel_table()) <= set(WORK)
 
 
-@pytest.mark.parametrize("scheme", ["fp32", "bf16", "a16w8", "a16w8:32", "a16w4"])
+@pytest.mark.parametrize("scheme", ["fp32", "bf16", "a16w8", "a16w8:32", "a16w4", "a8w8", "a8w4"])
 def test_decoding_a_token_reads_the_bytes_that_the_plan_says(tmp_path: Path, scheme: str) -> None:
     with LLM(tiny_artifact(tmp_path / "tiny", scheme).directory, threads=1) as llm:
         ops = profiled_ops(llm._runner.plan)

@@ -22,6 +22,8 @@ from dashinfer_lab.quantize import Scheme, WeightFormat, WeightRole
         ("a16w4", "u4", 32),
         ("a16w4:64", "u4", 64),
         ("a16w4:row", "u4", "row"),
+        ("a8w8", "u8", 64),
+        ("a8w4:128", "u4", 128),
     ],
 )
 def test_the_documented_spellings_are_read(text: str, weights: str, group: int | str) -> None:
@@ -29,6 +31,12 @@ def test_the_documented_spellings_are_read(text: str, weights: str, group: int |
 
     assert (scheme.weights, scheme.group_size) == (weights, group)
     assert Scheme.parse(str(scheme)) == scheme
+
+
+def test_activations_are_coarse_only_where_asked() -> None:
+    bits = {name: Scheme.parse(name).activation_bits for name in ("a16w8", "a16w4", "a8w8", "a8w4")}
+
+    assert bits == {"a16w8": 16, "a16w4": 16, "a8w8": 8, "a8w4": 8}
 
 
 @pytest.mark.parametrize(
