@@ -78,8 +78,16 @@ class ModelConfig:
     """What scores are multiplied by; None is 1 / sqrt(head_dim)."""
     attention_softcap: float | None = None
     logit_softcap: float | None = None
+    local_rope: RopeConfig | None = None
+    """Rotary embedding of the layers that `local_layers` marks, where it is another."""
+    local_layers: tuple[bool, ...] = ()
     windows: tuple[int | None, ...] = ()
     """Keys that rows of each layer see, the last ones; None is all. Empty: all, in every layer."""
+
+    def rope_of(self, layer: int) -> RopeConfig:
+        """Rotary embedding of that layer."""
+        local = self.local_rope if self.local_layers and self.local_layers[layer] else None
+        return local or self.rope
 
     def window(self, layer: int) -> int | None:
         """How many of the last keys a row of that layer sees; None is all of them."""

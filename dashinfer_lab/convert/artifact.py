@@ -168,12 +168,15 @@ def _config_from_json(path: Path, text: str) -> ModelConfig:
     try:
         values: dict[str, Any] = json.loads(text)
         rope = RopeConfig(**values.pop("rope"))
-        windows = tuple(values.pop("windows", ()))
-        config = ModelConfig(rope=rope, windows=windows, **values)
-        _require_sound(config)
-        _require_sound(rope)
-        if windows and len(windows) != config.num_layers:
-            raise ValueError(f"{len(windows)} windows for {config.num_layers} layers")
+        local = values.pop("local_rope", None)
+        local_rope = RopeConfig(**local) if local else None
+        by_layer = {key: tuple(values.pop(key, ())) for key in ("windows", "local_layers")}
+        config = ModelConfig(rope=rope, local_rope=local_rope, **by_layer, **values)
+        for record in (config, rope, *([local_rope] if local_rope else [])):
+            _require_sound(record)
+        for key, listed in by_layer.items():
+            if listed and len(listed) != config.num_layers:
+                raise ValueError(f"{len(listed)} {key} for {config.num_layers} layers")
         if config.num_heads % config.num_kv_heads:
             raise ValueError(f"{config.num_heads} heads for {config.num_kv_heads}")
         return config

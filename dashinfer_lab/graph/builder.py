@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.config import ModelConfig, RopeConfig
 from dashinfer_lab.graph.attention_options import alibi_slopes, logn_table
 from dashinfer_lab.graph.functions import ACTIVATION_BITS, DOMAIN, OPSET
 from dashinfer_lab.graph.model_graph import ModelGraph
@@ -50,7 +50,7 @@ class GraphBuilder(NodeBuilder):
         self._cache_outputs: list[ir.Value] = []
         self.input_ids = Value(self, tensor("input_ids", "INT64", ["B", "S"]), 0)
         self._position_ids = tensor("position_ids", "INT64", ["B", "S"])
-        self._rotary = rotary_table(config)
+        self._rotary: dict[RopeConfig, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
         self._head_order = head_order(config.rope, config.head_dim)
         self._tables: dict[str, NDArray[np.float32]] = {}
 
@@ -128,11 +128,18 @@ class GraphBuilder(NodeBuilder):
         product = self._node("MatMul", self._path + name, inputs)
         return self._feature(product, vocab_size)
 
-    def rotary(self, x: Value, num_heads: int) -> Value:
-        """Turn the pairs of every head by the position's angles (Su et al. 2021)."""
-        cos, sin = self._rotary
+    def rotary(self, x: Value, num_heads: int, rope: RopeConfig | None = None) -> Value:
+        """Turn the pairs of every head by the position's angles (Su et al. 2021).
+
+        rope: the layer's, where layers differ; the model's if None.
+        """
+        turns = rope or self._config.rope
+        if turns not in self._rotary:
+            self._rotary[turns] = rotary_table(self._config, turns)
+        cos, sin = self._rotary[turns]
+        place = "rope.local" if rope and rope == self._config.local_rope else "rope"
         attributes = {"num_heads": num_heads, "interleaved": 0}
-        tables = [self._table("rope.cos", cos), self._table("rope.sin", sin)]
+        tables = [self._table(f"{place}.cos", cos), self._table(f"{place}.sin", sin)]
         inputs = [x.source, *tables, self._position_ids]
         turned = self._node("RotaryEmbedding", f"{x.source.name}.rotary", inputs, attributes)
         return self._feature(turned, x.num_features)
@@ -209,7 +216,8 @@ class GraphBuilder(NodeBuilder):
 
     def _table(self, name: str, table: NDArray[np.float32]) -> ir.Value:
         """An initialiser that is computed, the same wherever it is asked for."""
-        if not np.array_equal(self._tables.setdefault(name, table), table):
+        known = self._tables.setdefault(name, table)
+        if known is not table and not np.array_equal(known, table):
             raise ValueError(f"table {name!r} has two contents")
         return self._initializer(name, "FLOAT", table.shape)
 

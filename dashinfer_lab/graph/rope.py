@@ -22,18 +22,20 @@ ROPE_SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn")
 Frequencies = NDArray[np.float64]
 
 
-def rotary_table(config: ModelConfig) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def rotary_table(
+    config: ModelConfig, rope: RopeConfig
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return cos and sin of p * frequency, each float32 [context_length, D/2].
 
     Computed in float64 and rounded once, so that large positions keep their accuracy. Where only a
     part of each head turns, the pairs after it have cosine 1 and sine 0: see `head_order`.
     Raises UnsupportedModelError for a scaling this version does not know.
     """
-    rotary_dim = int(config.head_dim * config.rope.partial_factor)
+    rotary_dim = int(config.head_dim * rope.partial_factor)
     still = ((0, 0), (0, (config.head_dim - rotary_dim) // 2))
     positions = np.arange(config.context_length, dtype=np.float64)
-    angle = np.outer(positions, inverse_frequencies(config.rope, rotary_dim))
-    gain = config.rope.attention_factor
+    angle = np.outer(positions, inverse_frequencies(rope, rotary_dim))
+    gain = rope.attention_factor
     cos = np.pad(gain * np.cos(angle), still, constant_values=1)
     return cos.astype(np.float32), np.pad(gain * np.sin(angle), still).astype(np.float32)
 

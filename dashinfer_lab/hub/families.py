@@ -47,6 +47,10 @@ class Family:
     """Default number whose root scores are divided by; None where it is the head's size."""
     softcaps: tuple[float | None, float | None] = (None, None)
     """Default bounds of scores and of logits, read where there is a `score_scalar`."""
+    theta: float = 10000.0
+    """Base of the rotary embedding where config.json does not say."""
+    local_theta: float | None = None
+    """That of the layers with a window, if they have another."""
     partial_rotary: float | None = None
     """Default share of a head that turns; None where the whole head always does."""
     interleaved: bool = False
@@ -92,6 +96,12 @@ FAMILIES = (
         context_length=8192, num_kv_heads=4, head_dim=256, bias_key="attention_bias",
         window="pattern", window_pattern=2, default_window=4096, tied=True, activation="gelu",
         score_scalar=256, softcaps=(50.0, 30.0),
+    ),
+    Family(
+        "gemma3_text", "Gemma3ForCausalLM",
+        context_length=131072, num_kv_heads=4, head_dim=256, bias_key="attention_bias",
+        window="pattern", window_pattern=6, default_window=4096, tied=True, activation="gelu",
+        score_scalar=256, theta=1e6, local_theta=1e4,
     ),
     Family(
         "chatglm", "ChatGLMModel", ("ChatGLM_v2", "ChatGLM_v3", "ChatGLM_v4"),

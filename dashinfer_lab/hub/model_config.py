@@ -19,10 +19,11 @@ from dashinfer_lab.hub.families import (
     family_of_architecture,
     family_of_model_type,
 )
+from dashinfer_lab.hub.local_rope import rope_by_kind
 from dashinfer_lab.hub.original_keys import in_common_words
 from dashinfer_lab.hub.refusals import refuse_unsupported
-from dashinfer_lab.hub.rope_settings import rope_context_length, rope_settings
-from dashinfer_lab.hub.windows import layer_windows
+from dashinfer_lab.hub.rope_settings import rope_context_length
+from dashinfer_lab.hub.windows import layer_windows, sliding_layers
 
 __all__ = ["model_config"]
 
@@ -55,7 +56,7 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         )
     num_layers = size_of(config, "num_hidden_layers", limit=_LAYER_LIMIT)
     stated_length = size_of(config, "max_position_embeddings", family.context_length)
-    rope = rope_settings(config, stated_length, family)
+    rope, local_rope = rope_by_kind(config, stated_length, family)
     context_length = rope_context_length(rope, stated_length)
     head_dim = _head_dim(config, family, num_heads)
     if int(head_dim * rope.partial_factor) % 2 or head_dim * rope.partial_factor < 2:
@@ -85,6 +86,8 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         and switch_of(config, str(family.bias_key), default=family.bias_default),
         mlp_bias=bool(family.mlp_bias_key) and switch_of(config, str(family.mlp_bias_key)),
         **_score_bounds(config, family),
+        local_rope=local_rope,
+        local_layers=sliding_layers(config, family, num_layers) if local_rope else (),
         windows=layer_windows(config, family, context_length, num_layers),
     )
 

@@ -36,7 +36,7 @@ def rope_settings(config: Config, context_length: int, family: Family) -> RopeCo
     scaling, given = _scaling(config)
     partial = _partial_factor(_agreed(config, parameters, "partial_rotary_factor"), family)
     theta = positive_of(
-        {"rope_theta": _agreed(config, parameters, "rope_theta")}, "rope_theta", 10000.0
+        {"rope_theta": _agreed(config, parameters, "rope_theta")}, "rope_theta", family.theta
     )
     rope = _scaled(config, scaling, given, theta, context_length)
     return replace(rope, partial_factor=partial, interleaved=family.interleaved)

@@ -11,7 +11,7 @@ from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, size_of, switch_of
 from dashinfer_lab.hub.families import Family
 
-__all__ = ["layer_windows"]
+__all__ = ["layer_windows", "sliding_layers"]
 
 _SLIDING, _FULL = "sliding_attention", "full_attention"
 _SWITCHED_FROM = 28  # max_window_layers of Qwen2Config and Qwen3Config
@@ -49,6 +49,12 @@ def layer_windows(
     if window >= context_length or _SLIDING not in kinds:
         return ()
     return tuple(window if kind == _SLIDING else None for kind in kinds)
+
+
+def sliding_layers(config: Config, family: Family, num_layers: int) -> tuple[bool, ...]:
+    """Return which layers are of the kind that has the window, whether or not it hides a key."""
+    kinds = _listed_kinds(config, num_layers) or _default_kinds(config, family, num_layers)
+    return tuple(kind == _SLIDING for kind in kinds)
 
 
 def _listed_kinds(config: Config, num_layers: int) -> list[object] | None:

@@ -134,7 +134,7 @@ def test_a_rope_scaling_that_is_not_applied_is_refused() -> None:
 
 def test_rotary_angles_are_right_at_large_positions() -> None:
     config = tiny_config(context_length=100_001, head_dim=64, rope=RopeConfig(theta=1e4))
-    cos, sin = rotary_table(config)
+    cos, sin = rotary_table(config, config.rope)
 
     angle = 100_000 * 1e4 ** -(2 * 3 / 64)
     assert cos.shape == sin.shape == (100_001, 32)

@@ -32,7 +32,7 @@ def test_turning_halves_of_the_new_order_is_turning_pairs_of_the_old(
     rope = RopeConfig(theta=100.0, partial_factor=partial, interleaved=interleaved)
     cos, sin = (
         table[POSITION]
-        for table in rotary_table(tiny_config(head_dim=HEAD_DIM, rope=rope, context_length=40))
+        for table in rotary_table(tiny_config(head_dim=HEAD_DIM, context_length=40), rope)
     )
     order = list(head_order(rope, HEAD_DIM) or range(HEAD_DIM))
     head = np.random.default_rng(3).standard_normal(HEAD_DIM)

@@ -174,3 +174,52 @@ def test_what_cannot_be_run_of_gemma_is_refused_by_name(
 ) -> None:
     with pytest.raises(error, match=named):
         model_config(GEMMA2 | {"num_key_value_heads": 2} | change)
+
+
+GEMMA3 = {
+    **SIZES,
+    "architectures": ["Gemma3ForCausalLM"],
+    "model_type": "gemma3_text",
+    "num_attention_heads": 8,
+}
+FOUR = {
+    "rope_theta": 5e5,
+    "rope_local_base_freq": 300,
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}
+FIVE = {
+    "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5e5},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 300},
+    }
+}
+
+
+def test_a_gemma_3_has_the_defaults_of_its_class() -> None:
+    config = model_config(GEMMA3 | {"num_hidden_layers": 7})
+
+    assert config.rope == RopeConfig(theta=1e6)
+    assert config.local_rope == RopeConfig(theta=1e4)
+    assert config.local_layers == (True, True, True, True, True, False, True)
+    assert config.windows == (4096, 4096, 4096, 4096, 4096, None, 4096)
+    assert (config.attention_softcap, config.logit_softcap) == (None, None)
+
+
+@pytest.mark.parametrize("spelling", [FOUR, FIVE], ids=["four", "five"])
+def test_both_spellings_of_rope_by_kind_of_layer_are_read(spelling: dict[str, object]) -> None:
+    config = model_config(GEMMA3 | spelling)
+
+    assert config.rope == RopeConfig(theta=5e5, scaling="linear", factor=8.0)
+    assert config.local_rope == RopeConfig(theta=300)
+
+
+def test_layers_keep_their_own_base_where_the_window_hides_nothing() -> None:
+    config = model_config(GEMMA3 | {"sliding_window": 1 << 20})
+
+    assert config.windows == ()
+    assert [config.rope_of(layer).theta for layer in range(3)] == [1e4] * 3
+
+
+def test_one_rope_for_all_kinds_of_layers_is_refused() -> None:
+    with pytest.raises(UnsupportedModelError, match="rope_parameters holds 'rope_theta"):
+        model_config(GEMMA3 | {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}})

@@ -296,6 +296,29 @@ CASES = (
         _LAYER | _ALL_BIASES | _GEMMA_NORMS,
     ),
     FamilyCase(
+        "gemma3",
+        _named(
+            "Gemma3ForCausalLM", "gemma3_text", hidden_act=None, tie_word_embeddings=True,
+            sliding_window=45, sliding_window_pattern=2, query_pre_attn_scalar=24,
+            rope_theta=1e5, rope_local_base_freq=300.0,
+            rope_scaling={"rope_type": "linear", "factor": 2.5},
+        ),
+        _LAYER | _QK_NORMS | _GEMMA_NORMS,
+    ),
+    FamilyCase(
+        "gemma3 spelled as transformers 5 does",
+        _named(
+            "Gemma3ForCausalLM", "gemma3_text", hidden_act=None, rope_theta=None,
+            layer_types=["full_attention", "sliding_attention"], sliding_window=512,
+            final_logit_softcapping=12.0,
+            rope_parameters={
+                "full_attention": {"rope_type": "default", "rope_theta": 7000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 90.0},
+            },
+        ),
+        _LAYER | _QK_NORMS | _GEMMA_NORMS,
+    ),
+    FamilyCase(
         "chatglm", {**_CHATGLM_CONFIG, "rope_ratio": 50}, _CHATGLM, CHATGLM_NAMES, common=False
     ),
     FamilyCase(
