@@ -79,6 +79,7 @@ class LLM:
     kv_cache_dtype: "fp32", which "auto" takes.  context_length, max_batch_tokens, kv_cache_bytes:
     see `LoadOptions`.  engine: see `EngineOptions`.
     progress: True shows a bar while the model is fetched or converted, where a person watches.
+    chat_template: in place of the model's own, as text or the path of a file.
     always_profile: time every step, for `get_op_profiling_info`; None asks AS_PROFILE.
     vllm_options: vLLM's names, such as max_model_len; ConfigError where one cannot hold on a CPU.
     """
@@ -96,6 +97,7 @@ class LLM:
         kv_cache_bytes: int | None = None,
         engine: EngineOptions | None = None,
         progress: LoadProgress | bool = True,
+        chat_template: str | Path | None = None,
         always_profile: bool | None = None,
         chaos_seed: int | None = None,
         **vllm_options: Any,
@@ -114,7 +116,7 @@ class LLM:
         self._weights = weights
         with _progress(progress) as told:
             self.artifact: Artifact = open_model(model, tokenizer, weights, threads, told)
-        self.tokenizer: Tokenizer | None = _tokenizer(self.artifact)
+        self.tokenizer: Tokenizer | None = _tokenizer(self.artifact, chat_template)
         self.sampling_defaults: Mapping[str, Any] = model_defaults(self.artifact.directory)
         loaded = load_runner(self.artifact, options)
         self._runner = loaded.runner
@@ -195,11 +197,21 @@ class LLM:
         messages: Sequence[Message] | Sequence[Sequence[Message]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         use_tqdm: bool = False,
+        *,
+        chat_template: str | Path | None = None,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[RequestOutput]:
-        """Answer a conversation, or several, through the model's chat template."""
+        """Answer a conversation, or several, through the model's chat template.
+
+        The options are those of `Tokenizer.apply_chat_template`, by vLLM's names.
+        """
+        layout = {"add_generation_prompt": add_generation_prompt, **(chat_template_kwargs or {})}
+        layout |= {"tools": tools, "chat_template": chat_template}
         many = is_list(messages) and bool(messages) and is_list(messages[0])
         conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
-        ids = [self._chat_ids(conversation) for conversation in conversations]
+        ids = [self._chat_ids(conversation, **layout) for conversation in conversations]
         return self._complete([None] * len(ids), ids, sampling_params, None, use_tqdm)
 
     def stream(
@@ -347,10 +359,10 @@ class LLM:
             return self._required_tokenizer().encode(prompt["prompt"])
         raise RequestError(f"a prompt with keys {list(prompt)!r:.80} {NOT_UNDERSTOOD}")
 
-    def _chat_ids(self, messages: Sequence[Message]) -> list[int]:
+    def _chat_ids(self, messages: Sequence[Message], **layout: Any) -> list[int]:
         if not messages:
             raise RequestError("the conversation is empty: give at least one message")
-        return self._required_tokenizer().encode_chat(messages)
+        return self._required_tokenizer().encode_chat(messages, **layout)
 
     def _required_tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
@@ -369,12 +381,10 @@ def _progress(given: object) -> AbstractContextManager[LoadProgress]:
     raise ConfigError(f"progress={given!r:.80} is not possible: give True, False or a LoadProgress")
 
 
-def _tokenizer(artifact: Artifact) -> Tokenizer | None:
+def _tokenizer(artifact: Artifact, chat_template: str | Path | None) -> Tokenizer | None:
     from dashinfer_lab.tokenizer import Tokenizer
 
-    if not (artifact.directory / "tokenizer.json").is_file():
-        return None
-    return Tokenizer.load(artifact.directory)
+    return Tokenizer.find(artifact.directory, chat_template)
 
 
 def _output(text: str | None, handles: Sequence[RequestHandle]) -> RequestOutput:

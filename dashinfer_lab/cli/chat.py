@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +16,10 @@ from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.interruption import Interruption
 from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.messages import text
-from dashinfer_lab.cli.options import AsJson, Model, Threads, Weights
+from dashinfer_lab.cli.options import AsJson, ChatTemplate, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_error, print_json, remark
 from dashinfer_lab.errors import NonFiniteError, RequestError
+from dashinfer_lab.tokenizer import SystemMessageWarning
 
 if TYPE_CHECKING:
     from dashinfer_lab.llm import LLM
@@ -42,6 +44,7 @@ def chat(
     ] = None,
     max_tokens: Annotated[int, typer.Option(help="Tokens of an answer at most.")] = 512,
     seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
+    chat_template: ChatTemplate = None,
     weights: Weights = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
@@ -57,7 +60,10 @@ def chat(
     params = SamplingParams(**{**_BUILT_IN, **asked}, max_tokens=max_tokens, seed=seed)
     interactive = sys.stdin.isatty()
     conversation = Conversation(system)
-    with load(model, weights, threads, as_json=as_json) as llm:
+    with load(model, weights, threads, chat_template=chat_template, as_json=as_json) as llm:
+        built_in = llm.tokenizer and llm.tokenizer.built_in_format
+        if built_in and not as_json:
+            remark(text("chat.built_in", name=built_in))
         stated = {name: it for name, it in llm.sampling_defaults.items() if name not in asked}
         params = replace(params, **stated)
         if stated and not as_json:
@@ -85,7 +91,11 @@ def _answer(
     """Answer `message`; the conversation keeps what was emitted, and nothing after an error."""
     emitted: list[str] = []
     with Interruption() as interruption:
-        handle = llm.submit(conversation.with_message(message), params)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", SystemMessageWarning)
+            handle = llm.submit(conversation.with_message(message), params)
+        if conversation.is_new and any(it.category is SystemMessageWarning for it in told):
+            remark(text("chat.merged"))
         interruption.stops(handle.cancel)
         for event in handle:
             emitted.append(event.text)

@@ -28,6 +28,11 @@ class Conversation:
         self._turns: list[ChatMessage] = []
         self.ended = False
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was said yet."""
+        return not self._turns
+
     def obey(self, line: str) -> str | None:
         """Return the message that `line` is; None where it is empty or was a command."""
         command, _, rest = line.strip().partition(" ")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dashinfer_lab.cli.messages import language, text
-from dashinfer_lab.cli.options import Model, Threads, Weights
+from dashinfer_lab.cli.options import ChatTemplate, Model, Threads, Weights
 from dashinfer_lab.cli.output import remark
 from dashinfer_lab.progress import load_bars
 
@@ -18,6 +18,7 @@ def demo(
     model: Model = "smollm2-135m",
     weights: Weights = "auto",
     threads: Threads = None,
+    chat_template: ChatTemplate = None,
     host: Annotated[
         str, typer.Option(help="Who may reach it; 0.0.0.0 lets everyone on the network.")
     ] = "127.0.0.1",
@@ -36,7 +37,12 @@ def demo(
     from dashinfer_lab.demo import DemoOptions, serve
 
     options = DemoOptions(
-        host=host, port=port, root_path=root_path, threads=threads, language=language()
+        host=host,
+        port=port,
+        root_path=root_path,
+        threads=threads,
+        language=language(),
+        chat_template=None if chat_template is None else (model, chat_template),
     )
     with load_bars(language()) as progress:
         page = serve(model, weights, options, progress=progress)

@@ -9,6 +9,8 @@ from dashinfer_lab.cli.output import remark
 from dashinfer_lab.progress import load_bars
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dashinfer_lab.llm import LLM
 
 __all__ = ["load", "weights_facts"]
@@ -20,6 +22,7 @@ def load(
     threads: int | None,
     kv_cache_dtype: str = "auto",
     *,
+    chat_template: Path | None = None,
     as_json: bool,
 ) -> LLM:
     """Load MODEL; where "auto" chose its weights, say why on stderr, unless `as_json` will."""
@@ -32,6 +35,7 @@ def load(
             threads=threads,
             kv_cache_dtype=kv_cache_dtype,
             progress=progress,
+            chat_template=chat_template,
         )
     if weights == "auto" and not as_json:
         remark(text("load.weights", reason=_reason(llm)))

@@ -74,6 +74,14 @@ _CHAT = {
         "as the model's generation_config.json states: {options}",
         "按模型的 generation_config.json：{options}",
     ),
+    "chat.built_in": Sentence(
+        "its files hold no chat template: {name}, the family's documented format, is used",
+        "模型文件中没有对话模板，采用该系列文档中的格式：{name}",
+    ),
+    "chat.merged": Sentence(
+        "the chat template has no place for a system prompt: it goes before your message",
+        "对话模板没有系统提示词的位置，已放在你的消息之前",
+    ),
     "chat.help": Sentence(_HELP_EN, _HELP_ZH),
     "chat.cleared": Sentence("the conversation is forgotten", "对话已清空"),
     "chat.system": Sentence("the system prompt is now: {prompt}", "系统提示词已设为：{prompt}"),

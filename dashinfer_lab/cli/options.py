@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "KvCacheDtype", "Model", "Threads", "Weights"]
+__all__ = ["AsJson", "ChatTemplate", "KvCacheDtype", "Model", "Threads", "Weights"]
 
 Model = Annotated[
     str,
@@ -24,6 +25,15 @@ Weights = Annotated[
     ),
 ]
 KvCacheDtype = Annotated[str, typer.Option(help="Format of cached keys and values: fp32.")]
+ChatTemplate = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="Jinja template of a chat, in place of the model's own.",
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(min=1, help="Worker threads; by default as many as this process may use."),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,7 +52,8 @@ class DemoOptions:
 
     host: who may reach it; only this machine by default.  port: None takes a free one from 7860
     on.  root_path: the path under which a proxy shows it; None takes that of the notebook around,
-    if any.  threads: of the engine.  language: None takes the locale's.
+    if any.  threads: of the engine.  language: None takes the locale's.  chat_template: a model,
+    and the file whose template it chats by in place of its own.
     """
 
     host: str = "127.0.0.1"
@@ -59,6 +61,7 @@ class DemoOptions:
     root_path: str | None = None
     threads: int | None = None
     language: Language | None = None
+    chat_template: tuple[str, Path] | None = None
 
     def __post_init__(self) -> None:
         if self.port is not None and not 0 < self.port < 65536:
@@ -156,7 +159,7 @@ def serve(
         raise ConfigError("the demo needs Gradio: pip install 'dashinfer-lab[demo]'")
     former = _end_served()
     listener = _listen(options.host, options.port, former)
-    shelf = ModelShelf(load or _loader(options.threads))
+    shelf = ModelShelf(load or _loader(options))
     try:
         app, root_path = _app(model, weights, options, listener, shelf, progress)
         demo = Demo(listener, app, shelf, root_path)
@@ -232,12 +235,17 @@ class _OnlyFromHere:
         await self._app(scope, receive, send_with_headers)
 
 
-def _loader(threads: int | None) -> Load:
+def _loader(options: DemoOptions) -> Load:
     def load(choice: Choice, progress: LoadProgress | None) -> LLM:
         from dashinfer_lab.llm import LLM
 
+        model, template = options.chat_template or ("", None)
         return LLM(
-            choice.model, weights=choice.weights, threads=threads, progress=progress or False
+            choice.model,
+            weights=choice.weights,
+            threads=options.threads,
+            progress=progress or False,
+            chat_template=template if choice.model == model else None,
         )
 
     return load

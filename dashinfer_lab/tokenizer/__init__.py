@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashinfer_lab.tokenizer.chat import Message
 from dashinfer_lab.tokenizer.incremental import IncrementalDecoder
+from dashinfer_lab.tokenizer.system_messages import SystemMessageWarning
 from dashinfer_lab.tokenizer.tokenizer import Tokenizer
 
-__all__ = ["IncrementalDecoder", "Message", "Tokenizer"]
+__all__ = ["IncrementalDecoder", "Message", "SystemMessageWarning", "Tokenizer"]

@@ -33,6 +33,8 @@ class TokenizerDefinition:
     eos_ids: frozenset[int]
     """Ends of an answer by config.json and generation_config.json."""
     chat_template: str | None
+    template_origin: str | None = None
+    """Name of the family's own chat format, where its files hold no template."""
 
 
 def read_definition(directory: Path) -> TokenizerDefinition:
@@ -71,6 +73,7 @@ def read_definition(directory: Path) -> TokenizerDefinition:
         None if has_config else first_bos,
         frozenset(i for found in model_configs for i in _ids(found.get("eos_token_id"), directory)),
         template,
+        _text(config.get("chat_template_origin")),
     )
 
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashinfer_lab.errors import RequestError, TokenizerError
-from dashinfer_lab.tokenizer.chat import ChatTemplate, Message, check_messages, texts_of
+from dashinfer_lab.tokenizer.chat import (
+    ChatTemplate,
+    Message,
+    check_messages,
+    check_tools,
+    read_template,
+    texts_of,
+)
 from dashinfer_lab.tokenizer.definition import TokenizerDefinition, read_definition
 from dashinfer_lab.tokenizer.incremental import IncrementalDecoder
 from dashinfer_lab.tokenizer.sealed import SealedEncoder
@@ -30,6 +38,7 @@ class Tokenizer:
         self._spelling = spelling_of(
             loaded, definition.decoder, has_byte_tokens=definition.has_byte_tokens
         )
+        self._last_template: tuple[str, ChatTemplate] | None = None
         added = loaded.get_added_tokens_decoder()
         self._special_ids = frozenset(i for i, token in added.items() if token.special)
         base_size = loaded.get_vocab_size(with_added_tokens=False)
@@ -62,6 +71,23 @@ class Tokenizer:
         loaded.no_truncation()
         loaded.no_padding()
         return cls(definition, loaded)
+
+    @classmethod
+    def find(
+        cls, directory: str | Path, chat_template: str | Path | None = None
+    ) -> Tokenizer | None:
+        """Load the tokenizer of `directory`, or return None where there is none.
+
+        chat_template: in place of the model's own, as text or a file's path. Raises TokenizerError.
+        """
+        if (Path(directory) / "tokenizer.json").is_file():
+            found = cls.load(directory)
+            return found if chat_template is None else found.with_chat_template(chat_template)
+        if chat_template is not None:
+            raise TokenizerError(
+                f"{directory} has no tokenizer.json: a chat template is of no use without"
+            )
+        return None
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the ids of `text`; special tokens spelled in it become their ids.
@@ -96,52 +122,110 @@ class Tokenizer:
         return self.token_bytes(token_id).decode("utf-8", "replace")
 
     def apply_chat_template(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool = True
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        chat_template: str | Path | None = None,
+        **variables: object,
     ) -> str:
         """Render `messages` as the model's template lays them out.
 
+        tools: what the model may call.  chat_template: a text or file in place of the model's.
+        variables: what else the template reads, such as enable_thinking.
         Raises RequestError for messages that the template refuses, TokenizerError where the
         model has no usable template.
         """
         check_messages(messages)
-        return self._template.render(messages, add_generation_prompt=add_generation_prompt)
+        check_tools(tools)
+        template = self._chosen(chat_template)
+        return template.render(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            tools=tools,
+            variables=variables,
+        )
 
     def encode_chat(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool = True
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        chat_template: str | Path | None = None,
+        **variables: object,
     ) -> list[int]:
         """Return the ids of a chat: one BOS where the model has one, messages as plain text.
 
-        A special token spelled in a message is encoded like any other text. Raises as
-        `apply_chat_template` does.
+        A special token spelled in a message or tool is encoded like any other text. Options and
+        errors are those of `apply_chat_template`.
         """
         check_messages(messages)
-        if self._spells_special(messages):
-            guarded = [self._sealed.guard(message) for message in messages]
-            text = self._template.render(guarded, add_generation_prompt=add_generation_prompt)
-            ids = self._sealed.encode(text)
-        else:
-            text = self._template.render(messages, add_generation_prompt=add_generation_prompt)
-            ids = self.encode(text, add_special_tokens=False)
-        prefix = self._prefix_ids
-        return ids if ids[: len(prefix)] == prefix else prefix + ids
+        check_tools(tools)
+        given: Sequence[object] = messages
+        described: Sequence[object] | None = tools
+        is_guarded = self._spells_special(messages, tools)
+        if is_guarded:
+            given = [self._sealed.guard(message) for message in messages]
+            described = tools and [self._sealed.guard(tool) for tool in tools]
+        text = self._chosen(chat_template).render(
+            given,
+            add_generation_prompt=add_generation_prompt,
+            tools=described,
+            variables=variables,
+        )
+        encode = self._sealed.encode if is_guarded else self.encode_plain
+        return self._begun_once(encode(text))
+
+    def with_chat_template(self, chat_template: str | Path) -> Tokenizer:
+        """Return this tokenizer with another template, given as its text or a file's path.
+
+        Raises TokenizerError for one that cannot be read or compiled.
+        """
+        source = read_template(chat_template)
+        changed = Tokenizer(
+            replace(self._definition, chat_template=source, template_origin=None), self._tokenizer
+        )
+        changed._template  # noqa: B018 - it is compiled now: a mistake in it shows here
+        return changed
 
     @property
     def has_chat_template(self) -> bool:
         """Whether the model says how a chat is laid out."""
         return self._definition.chat_template is not None
 
+    @property
+    def built_in_format(self) -> str | None:
+        """Name of the family's own chat format, taken where its files hold no template."""
+        return self._definition.template_origin
+
     @cached_property
     def _template(self) -> ChatTemplate:
         definition = self._definition
         if definition.chat_template is None:
             raise TokenizerError(
-                f"{definition.directory} has no chat template. Put one under chat_template in its "
+                f"{definition.directory} has no chat template: it may be no chat model. Give one "
+                "with chat_template (--chat-template FILE), put it under chat_template in its "
                 "tokenizer_config.json, or use generate with a prompt."
             )
+        return self._compiled(definition.chat_template)
+
+    def _compiled(self, source: str) -> ChatTemplate:
+        definition = self._definition
         variables: dict[str, object] = dict(definition.special_tokens)
         if definition.additional_special_tokens:
             variables["additional_special_tokens"] = list(definition.additional_special_tokens)
-        return ChatTemplate(definition.chat_template, variables)
+        return ChatTemplate(source, variables)
+
+    def _chosen(self, chat_template: str | Path | None) -> ChatTemplate:
+        """Return the template of a call; the last one given is kept compiled."""
+        if chat_template is None:
+            return self._template
+        source = read_template(chat_template)
+        if self._last_template is None or self._last_template[0] != source:
+            self._last_template = (source, self._compiled(source))
+        return self._last_template[1]
 
     @cached_property
     def _protected_ids(self) -> frozenset[int]:
@@ -162,6 +246,14 @@ class Tokenizer:
         mask = [*encoding.special_tokens_mask, 0]
         return encoding.ids[: mask.index(0)]
 
-    def _spells_special(self, messages: Sequence[Message]) -> bool:
-        text = "\n".join(texts_of(messages))
+    def _begun_once(self, ids: list[int]) -> list[int]:
+        """Return `ids` with the tokens that begin a sequence before them exactly once."""
+        prefix = self._prefix_ids
+        begun = ids if ids[: len(prefix)] == prefix else prefix + ids
+        while self.bos_id is not None and begun[:2] == [self.bos_id] * 2:
+            begun = begun[1:]
+        return begun
+
+    def _spells_special(self, *given: object) -> bool:
+        text = "\n".join(texts_of(given))
         return not self._protected_ids.isdisjoint(self.encode(text, add_special_tokens=False))

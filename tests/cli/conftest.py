@@ -63,6 +63,8 @@ class FakeLLM:
     threads: int | None = None
     kv_cache_dtype: str = "auto"
     progress: object = True
+    chat_template: object = None
+    tokenizer: Any = None
     weights_reason: str = "a16w8: 3.8 times fewer bytes"
     artifact: Any = field(
         default_factory=lambda: SimpleNamespace(metadata={"scheme": "a16w8:64"}, tensors={})

@@ -3,7 +3,10 @@ from __future__ import annotations
 import io
 import json
 import signal
+import warnings
 from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,6 +15,8 @@ import dashinfer_lab
 import dashinfer_lab.cli.chat as chat_command
 from dashinfer_lab.cli.interruption import Interruption
 from dashinfer_lab.errors import RequestError, TokenizerError
+from dashinfer_lab.sampling import SamplingParams
+from dashinfer_lab.tokenizer import SystemMessageWarning
 from tests.cli.conftest import FakeLLM, Shell, Terminal, Typed
 
 ANSWER = " Paris, a city"
@@ -65,6 +70,41 @@ def test_chat_hands_every_option_on(made: list[FakeLLM], shell: Shell, typed: Ty
     params = llm.asked[0][1]
     assert (llm.weights, llm.threads) == ("bf16", 1)
     assert (params.temperature, params.top_p, params.max_tokens, params.seed) == (0.5, 0.9, 2, 42)
+
+
+def test_a_template_of_one_s_own_is_handed_on(
+    made: list[FakeLLM], shell: Shell, typed: Typed, tmp_path: Path
+) -> None:
+    path = tmp_path / "own.jinja"
+    path.write_text("{{ messages }}")
+    typed(io.StringIO("Hi\n"))
+    ended = shell("chat", "m", "--chat-template", str(path))
+    absent = shell("chat", "m", "--chat-template", str(tmp_path / "absent"))
+
+    assert (ended.code, made[0].chat_template) == (0, path)
+    assert (absent.code, "absent" in absent.err) == (2, True)
+
+
+@pytest.mark.parametrize(("lang", "said"), [("en", "ChatML, the family's"), ("zh", "：ChatML")])
+def test_a_family_s_own_format_and_a_moved_system_prompt_are_told(
+    trouble: FakeLLM, shell: Shell, typed: Typed, monkeypatch: pytest.MonkeyPatch,
+    lang: str, said: str,
+) -> None:  # fmt: skip
+    trouble.tokenizer = SimpleNamespace(built_in_format="ChatML")
+    submit = trouble.submit
+
+    def warning(messages: object, params: SamplingParams) -> object:
+        warnings.warn("no place", SystemMessageWarning, stacklevel=1)
+        return submit(messages, params)
+
+    monkeypatch.setattr(trouble, "submit", warning)
+    typed(io.StringIO("Hi\nAgain\n"))
+    ended = shell("--lang", lang, "chat", "m", "--system", "Be brief", "--weights", "fp32")
+
+    assert said in ended.err
+    assert (
+        ended.err.count({"en": "no place for a system prompt", "zh": "没有系统提示词"}[lang]) == 1
+    )
 
 
 def test_what_the_model_states_comes_before_our_defaults_and_after_what_is_asked(
