@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from dashinfer_lab.engine.batch import ChunkResult, ModelRunner
 from dashinfer_lab.engine.options import EngineOptions
-from dashinfer_lab.engine.request import Request, RequestState
+from dashinfer_lab.engine.request import Request, RequestState, Span
 from dashinfer_lab.engine.scheduler import Assignment, Scheduler
 from dashinfer_lab.engine.sharing import PageSharing
 from dashinfer_lab.engine.step_cost import StepWork
@@ -109,7 +109,7 @@ class EngineCore:
             return
         batch = self._next_batch(begin)
         work = _work(batch)
-        predicted = self.scheduler.cost.predict(work) if self.scheduler.cost.known else None
+        predicted = self._predicted(work) if self.subscribers else None
         scheduled = self._clock()
         walks = self._compute(batch)
         computed = self._clock()
@@ -123,6 +123,10 @@ class EngineCore:
             times = _StepTimes(begin, scheduled, computed, self._clock())
             expected = None if predicted is None else predicted * len(walks)
             self._publish(self._event(times, len(batch), before, expected))
+
+    def _predicted(self, work: StepWork) -> float | None:
+        cost = self.scheduler.cost
+        return cost.predict(work) if cost.known else None
 
     def _next_batch(self, now: float) -> list[Assignment]:
         batch = self.scheduler.schedule()
@@ -182,7 +186,7 @@ class EngineCore:
         for (request, first), result in zip(batch, results, strict=True):
             if request.finished:
                 continue  # in an earlier walk
-            span = replace(first, start=first.start + ahead)
+            span = Span(first.start + ahead, first.length, first.logit_rows) if ahead else first
             if result.error is not None:
                 request.fail(result.error, now)
             elif result.finite:

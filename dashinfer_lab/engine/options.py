@@ -21,7 +21,7 @@ class EngineOptions:
     max_running: requests in a step.
     max_queued: requests that may wait before `EngineBusyError`.
     max_slowdown: a step that computes prompts may take so many times what its decodes alone would,
-    or 20 ms, which bounds what a long prompt adds to others' next token.
+    or 5 ms, which bounds what a long prompt adds to others' next token.
     max_step_seconds: the time any step may take. Both go by times measured before, and leave room
     for a few tokens; None is no limit.
     enable_prefix_caching: prompts that begin alike share what was computed.
@@ -32,7 +32,7 @@ class EngineOptions:
     max_chunk_tokens: int | None = None
     max_running: int | None = None
     max_queued: int = 1024
-    max_slowdown: float | None = 2.0
+    max_slowdown: float | None = 1.8
     max_step_seconds: float | None = 1.0
     enable_prefix_caching: bool = True
     prefix_cache_ttl: float | None = None

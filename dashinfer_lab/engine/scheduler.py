@@ -27,11 +27,12 @@ from dashinfer_lab.kvcache import PagePool
 
 __all__ = ["Assignment", "Scheduler", "StepLimits"]
 
-_LEAST_PROMPT_TOKENS: Final = 16
-"""Tokens of prompts that a step has room for whatever it is predicted to take."""
+_LEAST_PROMPT_TOKENS: Final = 2
+"""Tokens of prompts that a step has room for whatever it is predicted to take: with thousands of
+keys before them even these take as long as the decodes beside them."""
 
-_SHORT_SECONDS: Final = 0.02
-"""What any step may take: decodes of a quick model come several in a call of this length anyway."""
+_SHORT_SECONDS: Final = 0.005
+"""What any step may take: below it, Python's share of a step counts for more than the prompts'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Scheduler:
         step.limit_prompts()
         for request in self._running_in(RequestState.PREFILL):
             step.take(request)
-        while step.has_room and self._admit_next():
+        while self._has_place and step.has_room and self._admit_next():
             step.take(self.running[-1])
         return step.assignments
 
@@ -133,6 +134,10 @@ class Scheduler:
             if pages.num_tokens_capacity < request.num_computed:
                 raise EngineError(f"request {request.request_id} has computed beyond its pages")
 
+    @property
+    def _has_place(self) -> bool:
+        return bool(self.waiting) and len(self.running) < self._limits.max_running
+
     def _running_in(self, state: RequestState) -> Iterator[Request]:
         """Those in a state when their turn comes: one preempted meanwhile is passed over."""
         return (request for request in tuple(self.running) if request.state is state)
@@ -162,7 +167,7 @@ class Scheduler:
 
     def _admit_next(self) -> bool:
         """Admit the first that waits, if it fits beside one more page for all that will grow."""
-        if not self.waiting or len(self.running) >= self._limits.max_running:
+        if not self._has_place:
             return False
         request = self.waiting[0]
         if self._sharing.awaits_leader(request):
@@ -192,7 +197,8 @@ class _Step:
         self._work = StepWork()
         self._tokens_left = limits.max_tokens
         self._rows_left = limits.max_logit_rows
-        self._least_left = 0
+        self._limited = False
+        self._least_left: int | None = None
         self._seconds: float | None = None
 
     @property
@@ -202,14 +208,7 @@ class _Step:
 
     def limit_prompts(self) -> None:
         """From here on hold the step to its predicted time."""
-        if not self._cost.known:
-            return
-        limits = [] if self._limits.max_seconds is None else [self._limits.max_seconds]
-        if self.assignments and self._limits.max_slowdown is not None:
-            slowed = self._limits.max_slowdown * self._cost.predict(self._work)
-            limits.append(max(slowed, _SHORT_SECONDS))
-        self._seconds = min(limits, default=None)
-        self._least_left = _LEAST_PROMPT_TOKENS
+        self._limited = self._cost.known
 
     def take(self, request: Request) -> None:
         """Add the request's next span, as far as there is room."""
@@ -219,17 +218,30 @@ class _Step:
             return
         self.assignments.append(Assignment(request, span))
         self._tokens_left -= span.length
-        self._least_left -= span.length
+        if self._least_left is not None:
+            self._least_left -= span.length
         self._rows_left -= span.num_logit_rows
         self._work = self._work.with_span(span.start, span.length, span.num_logit_rows)
 
     def _allowed(self, start: int) -> int:
         """Tokens from `start` on for which the step has time."""
+        if not self._limited:
+            return self._tokens_left
+        if self._least_left is None:  # the first that is no decode: what was taken is the decodes'
+            self._least_left = _LEAST_PROMPT_TOKENS
+            self._seconds = self._time_limit()
         if self._seconds is None:
             return self._tokens_left
         left = self._seconds - self._cost.predict(self._work)
         in_time = min(self._cost.tokens_within(left, start), self._tokens_left)
         return max(int(in_time), self._least_left, 0)
+
+    def _time_limit(self) -> float | None:
+        limits = [] if self._limits.max_seconds is None else [self._limits.max_seconds]
+        if self.assignments and self._limits.max_slowdown is not None:
+            slowed = self._limits.max_slowdown * self._cost.predict(self._work)
+            limits.append(max(slowed, _SHORT_SECONDS))
+        return min(limits, default=None)
 
 
 def _rank(request: Request) -> tuple[float, int]:

@@ -1,14 +1,16 @@
 """What shared prefixes, batches and long prompts do to times, on one model in one run.
 
-    python -m tests.bench.bench_engine MODEL [--weights a16w8] [--threads 2] [--only gap]
+    python -m tests.bench.bench_engine MODEL --only prefix
+    python -m tests.bench.bench_engine MODEL --only mixed
+    python -m tests.bench.bench_engine MODEL --only gap
 
 prefix   time to first token of 2,000 tokens: cold, with all but 20 known, and as a session's turn
 mixed    64 requests, log-normal around 128 in and 128 out, 16 at a time, against one by one and
          against the time that the measured rates of prefill and decode would take
 gap      time between tokens of 8 decoders, before and while a prompt of 8,000 tokens prefills
 
-Ratios are the point: other programs move all times, so each figure is a median of several runs
-in turns, and the machine should be idle.
+Each takes one to two minutes with a model of 135 million parameters on two cores. Ratios are the
+point: other programs move all times, so the machine should be idle, and `--rounds` repeats.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -26,8 +29,8 @@ from dashinfer_lab import LLM, SamplingParams
 from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.events import StepEvent
 
-_ROUNDS: Final = 3
-_KV_BYTES: Final = 1 << 30
+_SLOTS: Final = 16
+_KV_BYTES: Final = 3 << 30  # reserved, and touched page by page
 
 
 def say(name: str, value: str) -> None:
@@ -60,11 +63,11 @@ def first_token_seconds(llm: LLM, ids: Sequence[int]) -> float:
     return handle.metrics.ttft_seconds or math.nan
 
 
-def bench_prefix(llm: LLM, prompts: Prompts) -> None:
+def bench_prefix(llm: LLM, prompts: Prompts, rounds: int) -> None:
     cold: list[float] = []
     known: list[float] = []
     turn: list[float] = []
-    for _ in range(_ROUNDS):
+    for _ in range(2 + rounds):
         ids = prompts.ids(2000)
         cold.append(first_token_seconds(llm, ids))
         known.append(first_token_seconds(llm, [*ids[:1980], *prompts.ids(20)]))
@@ -76,19 +79,19 @@ def bench_prefix(llm: LLM, prompts: Prompts) -> None:
         say(f"prefix: {name}", f"{median(seconds) * 1e3:8.1f} ms  {share:6.1%} (at most 10 %)")
 
 
-def bench_mixed(llm: LLM, prompts: Prompts) -> None:
+def bench_mixed(llm: LLM, prompts: Prompts, rounds: int) -> None:
     shapes = [(prompts.length(), prompts.length()) for _ in range(64)]
     ratios: list[float] = []
     shares: list[float] = []
     gaps: list[float] = []
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         alone = _timed(lambda: [_answer(llm, prompts, shape) for shape in shapes])
         expected = _predicted(llm, prompts, shapes)
         with watched(llm) as steps:
             together = _timed(lambda: _answer_all(llm, prompts, shapes))
         ratios.append(alone / together)
         shares.append(expected / together)
-        gaps += [step.total_seconds for step in steps if step.num_decode_tokens]
+        gaps += [gap for gap, step in _gaps(steps) if step.num_decode_tokens]
     gaps.sort()
     say("mixed: 64 requests in 16 slots, against one by one", f"{median(ratios):8.2f} × (2.3)")
     say("mixed: of the speed that its parts predict", f"{median(shares):8.1%} (85 %)")
@@ -113,15 +116,26 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 def _predicted(llm: LLM, prompts: Prompts, shapes: Sequence[tuple[int, int]]) -> float:
-    """Seconds for all prompts at the rate of one of 512, and all draws at that of 16 at once."""
+    """Seconds for all prompts at the rate of one of 512, and all draws at that of full slots."""
     prefill_rate = 512 / first_token_seconds(llm, prompts.ids(512))
-    handles = [llm.engine.submit(prompts.ids(128), drawn(128), block=True) for _ in range(16)]
-    for handle in handles:
-        handle.completion()
-    each = [h.metrics.seconds_per_token or math.nan for h in handles if h.metrics is not None]
-    decode_rate = 16 / median(each)
+    with watched(llm) as steps:
+        _answer_all(llm, prompts, [(128, 128)] * _SLOTS)
+    full = [(gap, s) for gap, s in _gaps(steps) if _only_decodes(s) and s.num_requests == _SLOTS]
+    decode_rate = sum(step.num_decode_tokens for _, step in full) / sum(gap for gap, _ in full)
     num_in, num_out = (sum(shape[part] for shape in shapes) for part in (0, 1))
+    say("mixed: prefill of 512 tokens", f"{prefill_rate:8.0f} tokens/s")
+    say(f"mixed: decode of {_SLOTS} requests", f"{decode_rate:8.0f} tokens/s")
     return num_in / prefill_rate + num_out / decode_rate
+
+
+def _gaps(steps: Sequence[StepEvent]) -> Iterator[tuple[float, StepEvent]]:
+    """Seconds from the begin of each step to that of the next."""
+    for step, following in pairwise(steps):
+        yield following.begin_seconds - step.begin_seconds, step
+
+
+def _only_decodes(step: StepEvent) -> bool:
+    return step.num_decode_tokens > 0 and step.num_prefill_tokens == 0
 
 
 @contextmanager
@@ -147,8 +161,8 @@ def bench_gap(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
     for decoder in decoders:
         decoder.cancel()
     # A call may draw several tokens of each decoder; its time is shared among them.
-    base = median(e.total_seconds * e.num_requests / e.num_decode_tokens for e in alone[1:])
-    gaps = sorted(e.total_seconds for e in mixed if e.num_prefill_tokens and e.num_decode_tokens)
+    base = median(gap * e.num_requests / e.num_decode_tokens for gap, e in _gaps(alone[1:]))
+    gaps = sorted(gap for gap, e in _gaps(mixed) if e.num_prefill_tokens and e.num_decode_tokens)
     off = [e.run_seconds / e.predicted_seconds for e in mixed if e.predicted_seconds is not None]
     say("gap: 8 decoders alone, median", f"{base * 1e3:8.1f} ms")
     say(f"gap: while {num_tokens} tokens prefill, median", f"{median(gaps) / base:8.2f} × (2.5)")
@@ -156,6 +170,7 @@ def bench_gap(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
         f"gap: while {num_tokens} tokens prefill, p99",
         f"{gaps[int(len(gaps) * 0.99)] / base:8.2f} ×",
     )
+    say(f"gap: while {num_tokens} tokens prefill, longest", f"{gaps[-1] / base:8.2f} ×")
     say("gap: the long prompt's first token", f"{seconds:8.2f} s")
     say("gap: steps took, of what was predicted, median", f"{median(off):8.1%}")
 
@@ -166,15 +181,16 @@ def main() -> None:
     parser.add_argument("--weights", default="auto")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--only", default="prefix,mixed,gap")
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--long", type=int, default=8000, help="tokens of the long prompt of gap")
     asked = parser.parse_args()
     benches: dict[str, Callable[[LLM, Prompts], None]] = {
-        "prefix": bench_prefix,
-        "mixed": bench_mixed,
+        "prefix": lambda llm, prompts: bench_prefix(llm, prompts, asked.rounds),
+        "mixed": lambda llm, prompts: bench_mixed(llm, prompts, asked.rounds),
         "gap": lambda llm, prompts: bench_gap(llm, prompts, asked.long),
     }
     for name in asked.only.split(","):
-        options = EngineOptions(max_running=16)
+        options = EngineOptions(max_running=_SLOTS)
         with LLM(
             asked.model,
             weights=asked.weights,

@@ -99,7 +99,7 @@ def test_prompts_lengthen_a_step_no_more_than_they_may() -> None:
     # Four decodes take 14 ms, three times that is 42 ms: 28 tokens more.
     chunks = [length for shape in shapes(runner) for i, length in shape if i == 9]
     assert tokens(prompt) == runner.answer(list(range(90)) * 10, 2)
-    assert all(16 <= length <= 31 for length in chunks[:-2])
+    assert all(2 <= length <= 31 for length in chunks[:-2])
     assert np.median(chunks[:-2]) >= 24
     assert all(sum(i != 9 for i, _ in shape) == 4 for shape in shapes(runner))
 
@@ -117,4 +117,4 @@ def test_a_prompt_goes_on_though_no_time_is_left() -> None:
     while not prompt.finished:
         core.step()
 
-    assert [length for shape in shapes(runner) for i, length in shape if i == 9] == [16] * 5
+    assert [length for shape in shapes(runner) for i, length in shape if i == 9] == [2] * 40
