@@ -78,6 +78,10 @@ class ModelConfig:
     """What scores are multiplied by; None is 1 / sqrt(head_dim)."""
     attention_softcap: float | None = None
     logit_softcap: float | None = None
+    alibi: bool = False
+    """Whether scores fall with distance (Press et al. 2022), and no head turns."""
+    unit_head: bool = False
+    """Whether every row of the head has length 1."""
     local_rope: RopeConfig | None = None
     """Rotary embedding of the layers that `local_layers` marks, where it is another."""
     local_layers: tuple[bool, ...] = ()

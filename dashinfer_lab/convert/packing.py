@@ -28,6 +28,7 @@ __all__ = ["PackedBlock", "as_float32", "pack_block", "require_finite"]
 # Long enough that NumPy's calls cost little beside their work, short enough for a cache.
 _PART_BYTES = 1024 << 10
 
+_SHORTEST = 1e-12  # that of torch's normalize
 _MAGNITUDE = np.uint16(0x7FFF)
 _BF16_INFINITY = 0x7F80
 
@@ -86,6 +87,8 @@ def _pack_part(
     weight: WeightDeclaration, rows: NDArray[Any], first_row: int, scale_type: ScaleType
 ) -> PackedBlock | None:
     values = as_float32(rows)
+    if weight.unit_rows:
+        values = _of_unit_length(values)
     if weight.format in GROUPED_BITS:
         return _quantize_part(weight, values, first_row, scale_type)
     require_finite(weight.name, values, first_row)
@@ -95,6 +98,13 @@ def _pack_part(
     if np.max(bits & _MAGNITUDE, initial=0) >= _BF16_INFINITY:  # beyond bfloat16's largest
         require_finite(weight.name, from_bf16(bits), first_row)
     return PackedBlock(pack_bf16(bits))
+
+
+def _of_unit_length(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Rows divided by their lengths, taken in float64; rows of zeros stay."""
+    wide = rows.astype(np.float64)
+    length = np.sqrt(np.sum(wide * wide, axis=1, keepdims=True))
+    return (wide / np.maximum(length, _SHORTEST)).astype(np.float32)
 
 
 def _quantize_part(

@@ -119,11 +119,17 @@ class GraphBuilder(NodeBuilder):
             first += width // groups
         return values
 
-    def head(self, name: str, x: Value, vocab_size: int) -> Value:
-        """Project to logits by `name`.weight, or by the embedding where the config ties them."""
+    def head(self, name: str, x: Value, vocab_size: int, *, unit_rows: bool = False) -> Value:
+        """Project to logits by `name`.weight, or by the embedding where the config ties them.
+
+        unit_rows: each row is divided by its length, at conversion; such a head is never tied.
+        """
         tied = next((w for w in self._weights.values() if w.role == "tied"), None)
         if tied is None:
-            return self._linear(name, x, vocab_size, "head", bias=False)
+            logits = self._linear(name, x, vocab_size, "head", bias=False)
+            weight = f"{self._path}{name}.weight"
+            self._weights[weight] = replace(self._weights[weight], unit_rows=unit_rows)
+            return logits
         inputs = [x.source, self._unpacked[tied.name]]
         product = self._node("MatMul", self._path + name, inputs)
         return self._feature(product, vocab_size)

@@ -104,6 +104,10 @@ FAMILIES = (
         score_scalar=256, theta=1e6, local_theta=1e4,
     ),
     Family(
+        "baichuan", "BaichuanForCausalLM", ("Baichuan", "Baichuan_v2"), ("BaiChuanForCausalLM",),
+        context_length=4096,
+    ),
+    Family(
         "chatglm", "ChatGLMModel", ("ChatGLM_v2", "ChatGLM_v3", "ChatGLM_v4"),
         ("ChatGLMForConditionalGeneration",),
         bias_key="attention_bias", partial_rotary=0.5, interleaved=True,

@@ -45,7 +45,7 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
     contradict one another, UnsupportedModelError for what this version cannot run.
     """
     family = _family(config)
-    config = in_common_words(family.model_type, config)
+    config, peculiarities = in_common_words(family.model_type, config)
     refuse_unsupported(config, family)
     num_heads = size_of(config, "num_attention_heads")
     num_kv_heads = size_of(config, "num_key_value_heads", family.num_kv_heads or num_heads)
@@ -86,6 +86,7 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         and switch_of(config, str(family.bias_key), default=family.bias_default),
         mlp_bias=bool(family.mlp_bias_key) and switch_of(config, str(family.mlp_bias_key)),
         **_score_bounds(config, family),
+        **peculiarities,
         local_rope=local_rope,
         local_layers=sliding_layers(config, family, num_layers) if local_rope else (),
         windows=layer_windows(config, family, context_length, num_layers),

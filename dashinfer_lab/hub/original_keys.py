@@ -1,27 +1,37 @@
 """config.json of models that bring code of their own, in the words that transformers has.
 
 Every key that would change the numbers is either translated or refused by name; the code itself is
-never read. Sources: the configuration files that ChatGLM's repositories publish.
+never read. Sources: the configuration files that the repositories of Baichuan and ChatGLM publish.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypedDict
 
 from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, positive_of, size_of, switch_of
 
-__all__ = ["in_common_words"]
+__all__ = ["Peculiarities", "in_common_words"]
 
 
-def in_common_words(model_type: str, config: Config) -> Config:
-    """Return a config.json with the keys of transformers; most families' are so already.
+class Peculiarities(TypedDict, total=False):
+    """What of these models transformers has no key for, as `ModelConfig` names it."""
+
+    alibi: bool
+    unit_head: bool
+
+
+Translated = tuple[Config, Peculiarities]
+
+
+def in_common_words(model_type: str, config: Config) -> Translated:
+    """Return a config.json with the keys of transformers, as most families have it, and the rest.
 
     Raises UnsupportedModelError for what cannot be run, CheckpointError for what makes no sense.
     """
     translate = _TRANSLATIONS.get(model_type)
-    return translate(config) if translate else config
+    return translate(config) if translate else (config, {})
 
 
 _CHATGLM_SIZES: Final = {
@@ -48,12 +58,12 @@ _CHATGLM_SETTLED: Final[Mapping[str, tuple[object, ...]]] = {
 _SMALLEST_RATIO_OF_A_BASE: Final = 50
 
 
-def _chatglm(config: Config) -> Config:
+def _chatglm(config: Config) -> Translated:
     _require_settled(config, _CHATGLM_SETTLED)
     sizes = {theirs: size_of(config, ours) for ours, theirs in _CHATGLM_SIZES.items()}
     heads = size_of(config, "num_attention_heads")
     groups = size_of(config, "multi_query_group_num", 1)
-    return {
+    common = {
         **config,
         **sizes,
         "num_key_value_heads": groups if switch_of(config, "multi_query_attention") else heads,
@@ -62,6 +72,7 @@ def _chatglm(config: Config) -> Config:
         "rope_parameters": _chatglm_rope(config),
         "rope_theta": None,
     }
+    return common, {}
 
 
 def _chatglm_rope(config: Config) -> Config:
@@ -81,6 +92,53 @@ def _chatglm_rope(config: Config) -> Config:
     return {"rope_type": "default", "rope_theta": 10000 * ratio}
 
 
+_BAICHUAN_SETTLED: Final[Mapping[str, tuple[object, ...]]] = {
+    "rope_theta": (10000,),
+    "rope_scaling": (),
+    "rope_parameters": (),
+}
+_GENERATION_OF: Final = {"Baichuan": 1, "Baichuan_v2": 2}
+_VOCABULARIES: Final = {64000: 1, 125696: 2}
+_SIZE_OF_13B, _SIZE_OF_7B = 5120, 4096
+
+
+def _baichuan(config: Config) -> Translated:
+    """7B turns heads, 13B has ALiBi; the head of the second generation has rows of length 1."""
+    _require_settled(config, _BAICHUAN_SETTLED)
+    heads = size_of(config, "num_attention_heads")
+    _require_settled(config, {"num_key_value_heads": (heads,), "head_dim": ()})
+    turns = config.get("max_position_embeddings") is not None
+    strange = _SIZE_OF_13B if turns else _SIZE_OF_7B
+    if config.get("hidden_size") == strange:
+        raise UnsupportedModelError(
+            f"hidden_size {strange} {'with' if turns else 'without'} max_position_embeddings is "
+            "neither Baichuan 7B, which has that key and turns heads, nor 13B, which has "
+            "model_max_length alone and ALiBi. Use the config.json that was published."
+        )
+    second = _baichuan_generation(config) == 2
+    if second and switch_of(config, "tie_word_embeddings"):
+        raise UnsupportedModelError("tie_word_embeddings is not supported with Baichuan 2's head")
+    length = "max_position_embeddings" if turns else "model_max_length"
+    common = {**config, "max_position_embeddings": size_of(config, length, 4096)}
+    return common, {"alibi": not turns, "unit_head": second}
+
+
+def _baichuan_generation(config: Config) -> int:
+    """1 or 2, by DashInfer's name, by a key that only the second has, or by the vocabulary."""
+    named = _GENERATION_OF.get(str(config.get("model_type")))
+    if named is not None:
+        return named
+    if "z_loss_weight" in config:
+        return 2
+    vocab_size = size_of(config, "vocab_size")
+    if vocab_size not in _VOCABULARIES:
+        raise UnsupportedModelError(
+            f"vocab_size {vocab_size} is neither Baichuan's 64000 nor Baichuan 2's 125696, whose "
+            'head is another. Set model_type in config.json to "Baichuan" or "Baichuan_v2".'
+        )
+    return _VOCABULARIES[vocab_size]
+
+
 def _require_settled(config: Config, settled: Mapping[str, tuple[object, ...]]) -> None:
     for key, values in settled.items():
         value = config.get(key)
@@ -91,4 +149,7 @@ def _require_settled(config: Config, settled: Mapping[str, tuple[object, ...]]) 
             )
 
 
-_TRANSLATIONS: Final[Mapping[str, Callable[[Config], Config]]] = {"chatglm": _chatglm}
+_TRANSLATIONS: Final[Mapping[str, Callable[[Config], Translated]]] = {
+    "baichuan": _baichuan,
+    "chatglm": _chatglm,
+}

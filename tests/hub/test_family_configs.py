@@ -223,3 +223,55 @@ def test_layers_keep_their_own_base_where_the_window_hides_nothing() -> None:
 def test_one_rope_for_all_kinds_of_layers_is_refused() -> None:
     with pytest.raises(UnsupportedModelError, match="rope_parameters holds 'rope_theta"):
         model_config(GEMMA3 | {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}})
+
+
+BAICHUAN = {
+    **SIZES,
+    "architectures": ["BaichuanForCausalLM"],
+    "model_type": "baichuan",
+    "model_max_length": 2048,
+}
+OF_7B = {"hidden_size": 4096, "num_attention_heads": 32, "max_position_embeddings": 4096}
+OF_13B = {"hidden_size": 5120, "num_attention_heads": 40}
+
+
+@pytest.mark.parametrize(
+    ("change", "alibi", "unit_head", "length"),
+    [
+        ({**OF_7B, "vocab_size": 64000, "architectures": ["BaiChuanForCausalLM"]}, 0, 0, 4096),
+        ({**OF_13B, "vocab_size": 64000}, 1, 0, 2048),
+        ({**OF_7B, "vocab_size": 125696, "z_loss_weight": 0}, 0, 1, 4096),
+        ({**OF_13B, "vocab_size": 125696}, 1, 1, 2048),
+        ({**OF_13B, "vocab_size": 125700, "z_loss_weight": 0}, 1, 1, 2048),
+        ({**OF_13B, "model_type": "Baichuan"}, 1, 0, 2048),
+        ({**OF_13B, "model_type": "Baichuan_v2"}, 1, 1, 2048),
+    ],
+    ids=["7B", "13B", "2, 7B", "2, 13B", "2 with more tokens", "named", "named 2"],
+)
+def test_the_four_baichuans_are_told_apart(
+    change: dict[str, object], alibi: int, unit_head: int, length: int
+) -> None:
+    config = model_config(BAICHUAN | change)
+
+    assert (config.alibi, config.unit_head) == (alibi, unit_head)
+    assert config.context_length == length
+    assert config.num_kv_heads == config.num_heads
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"vocab_size": 70000}, 'model_type in config.json to "Baichuan" or "Baichuan_v2"'),
+        ({**OF_13B, "max_position_embeddings": 4096}, "neither Baichuan 7B"),
+        ({**OF_7B, "max_position_embeddings": None}, "neither Baichuan 7B"),
+        ({"z_loss_weight": 0, "tie_word_embeddings": True}, "tie_word_embeddings"),
+        ({"z_loss_weight": 0, "rope_scaling": {"type": "linear", "factor": 2}}, "rope_scaling"),
+        ({"z_loss_weight": 0, "num_key_value_heads": 2}, "num_key_value_heads 2"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_run_of_baichuan_is_refused_by_name(
+    change: dict[str, object], named: str
+) -> None:
+    with pytest.raises(UnsupportedModelError, match=named):
+        model_config(BAICHUAN | change)

@@ -16,13 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
+from tests.model.case_sizes import (
+    HEAD_DIM,
+    HEADS,
+    HIDDEN,
+    INNER,
+    KV_HEADS,
+    KV_WIDTH,
+    LAYERS,
+    Q_WIDTH,
+    VOCAB,
+)
+from tests.model.original_layouts import (
+    BAICHUAN_CONFIG,
+    BAICHUAN_LAYER,
+    CHATGLM_CONFIG,
+    CHATGLM_LAYER,
+)
+
 __all__ = ["CASES", "NUM_TOKENS", "FamilyCase", "OuterNames", "token_ids"]
 
 NUM_TOKENS = 149
 """Past one attention segment (128 keys) and several pages; a prime."""
-
-VOCAB, HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM, LAYERS = 331, 72, 171, 4, 2, 32, 2
-Q_WIDTH, KV_WIDTH = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
 
 _SIZES: dict[str, object] = {
     "vocab_size": VOCAB,
@@ -77,40 +92,6 @@ _GLM = {
     "mlp.gate_up_proj.weight": (2 * INNER, HIDDEN),
     "mlp.down_proj.weight": (HIDDEN, INNER),
 }
-_CHATGLM = {
-    "input_layernorm.weight": (HIDDEN,),
-    "self_attention.query_key_value.weight": (Q_WIDTH + 2 * KV_WIDTH, HIDDEN),
-    "self_attention.query_key_value.bias": (Q_WIDTH + 2 * KV_WIDTH,),
-    "self_attention.dense.weight": (HIDDEN, Q_WIDTH),
-    "post_attention_layernorm.weight": (HIDDEN,),
-    "mlp.dense_h_to_4h.weight": (2 * INNER, HIDDEN),
-    "mlp.dense_4h_to_h.weight": (HIDDEN, INNER),
-}
-_CHATGLM_CONFIG: dict[str, object] = {
-    "architectures": ["ChatGLMModel"],
-    "model_type": "chatglm",
-    "num_layers": LAYERS,
-    "padded_vocab_size": VOCAB,
-    "hidden_size": HIDDEN,
-    "ffn_hidden_size": INNER,
-    "kv_channels": HEAD_DIM,
-    "num_attention_heads": HEADS,
-    "multi_query_attention": True,
-    "multi_query_group_num": KV_HEADS,
-    "seq_length": 256,
-    "layernorm_epsilon": 1e-5,
-    "rmsnorm": True,
-    "post_layer_norm": True,
-    "add_bias_linear": False,
-    "add_qkv_bias": True,
-    "apply_query_key_layer_scaling": True,
-    "apply_residual_connection_post_layernorm": False,
-    "original_rope": True,
-    "tie_word_embeddings": False,
-    "torch_dtype": "float16",
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
 _POST_NORMS = {
     "post_self_attn_layernorm.weight": (HIDDEN,), "post_mlp_layernorm.weight": (HIDDEN,)
 }  # fmt: skip
@@ -160,15 +141,15 @@ class FamilyCase:
 
     def tensors(self) -> dict[str, NDArray[np.float32]]:
         """Weights under the checkpoint's names; the same on every machine and NumPy."""
-        names = self.outer
-        shapes = {f"{names.embedding}.weight": (VOCAB, HIDDEN), f"{names.norm}.weight": (HIDDEN,)}
+        names, hidden = self.outer, int(str(self.whole_config()["hidden_size"]))
+        shapes = {f"{names.embedding}.weight": (VOCAB, hidden), f"{names.norm}.weight": (hidden,)}
         shapes |= {
             f"{names.layers}.{i}.{name}": shape
             for i in range(LAYERS)
             for name, shape in self.layer.items()
         }
         if not self.whole_config().get("tie_word_embeddings"):
-            shapes[f"{names.head}.weight"] = (VOCAB, HIDDEN)
+            shapes[f"{names.head}.weight"] = (VOCAB, hidden)
         random = np.random.RandomState(7)  # its stream is frozen
         return {name: _wide(name, shape, random) for name, shape in shapes.items()}
 
@@ -198,7 +179,11 @@ def _wide(name: str, shape: tuple[int, ...], random: Any) -> NDArray[np.float32]
     if "embed" in name:
         return noise.astype(np.float32)
     # A gain of 1.5 gives scores of standard deviation 2, so that some keys win.
-    gain = 1.5 if any(part in name for part in ("q_proj", "k_proj", "qkv", "query_key")) else 1.0
+    gain = (
+        1.5
+        if any(part in name for part in ("q_proj", "k_proj", "qkv", "query_key", "W_pack"))
+        else 1.0
+    )
     return (gain * noise / shape[1] ** 0.5).astype(np.float32)
 
 
@@ -319,12 +304,21 @@ CASES = (
         _LAYER | _QK_NORMS | _GEMMA_NORMS,
     ),
     FamilyCase(
-        "chatglm", {**_CHATGLM_CONFIG, "rope_ratio": 50}, _CHATGLM, CHATGLM_NAMES, common=False
+        "baichuan 7B",
+        {**BAICHUAN_CONFIG, "model_type": "Baichuan", "max_position_embeddings": 256},
+        BAICHUAN_LAYER, common=False,
+    ),
+    FamilyCase(
+        "baichuan 2, 13B", {**BAICHUAN_CONFIG, "model_type": "baichuan", "z_loss_weight": 0},
+        BAICHUAN_LAYER, common=False,
+    ),
+    FamilyCase(
+        "chatglm", {**CHATGLM_CONFIG, "rope_ratio": 50}, CHATGLM_LAYER, CHATGLM_NAMES, common=False
     ),
     FamilyCase(
         "chatglm 2, stretched",
-        {**_CHATGLM_CONFIG, "model_type": "ChatGLM_v2", "rope_ratio": 2.5},
-        _CHATGLM, CHATGLM_NAMES, common=False,
+        {**CHATGLM_CONFIG, "model_type": "ChatGLM_v2", "rope_ratio": 2.5},
+        CHATGLM_LAYER, CHATGLM_NAMES, common=False,
     ),
     FamilyCase("llama, linear", _rope(type="linear", factor=2.5)),
     FamilyCase("llama, dynamic", _rope(type="dynamic", factor=4.0)),

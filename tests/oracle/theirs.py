@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors.numpy import save_file
 
-from tests.model.family_cases import (
-    CHATGLM_NAMES,
-    HEAD_DIM,
-    HEADS,
-    INTERNLM2_NAMES,
-    KV_HEADS,
-    FamilyCase,
-)
+from tests.model.family_cases import HEAD_DIM, HEADS, KV_HEADS, FamilyCase
+from tests.oracle.baichuan import add_alibi, baichuan_as_llama
+from tests.oracle.relaid import written
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -29,7 +22,7 @@ def transformers_model(case: FamilyCase, directory: Path) -> PreTrainedModel:
     from transformers import AutoModelForCausalLM
 
     case.write(directory)
-    relay = _RELAID.get(case.outer)
+    relay = _RELAID.get(case.config["architectures"][0])
     if relay is not None:
         directory = relay(case, directory / "relaid")
     model, report = AutoModelForCausalLM.from_pretrained(
@@ -37,6 +30,8 @@ def transformers_model(case: FamilyCase, directory: Path) -> PreTrainedModel:
     )
     if report["missing_keys"] or report["unexpected_keys"] or report["mismatched_keys"]:
         raise ValueError(f"{case.name}: transformers expects other tensors: {report}")
+    if "z_loss_weight" in case.config:
+        add_alibi(model)
     return model.eval()
 
 
@@ -69,7 +64,7 @@ def _as_llama(case: FamilyCase, directory: Path) -> Path:
     config = case.whole_config()
     config |= {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
     config["attention_bias"] = config.pop("bias")
-    return _written(config, tensors, directory)
+    return written(config, tensors, directory)
 
 
 _GLM_NAMES = {
@@ -119,14 +114,11 @@ def _as_glm(case: FamilyCase, directory: Path) -> Path:
         "rope_parameters": rope,
         "pad_token_id": 0,
     }
-    return _written(config, tensors, directory)
+    return written(config, tensors, directory)
 
 
-def _written(config: object, tensors: dict[str, np.ndarray], directory: Path) -> Path:
-    directory.mkdir()
-    (directory / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
-    return directory
-
-
-_RELAID = {INTERNLM2_NAMES: _as_llama, CHATGLM_NAMES: _as_glm}
+_RELAID = {
+    "InternLM2ForCausalLM": _as_llama,
+    "ChatGLMModel": _as_glm,
+    "BaichuanForCausalLM": baichuan_as_llama,
+}
