@@ -27,6 +27,7 @@ from jit_kernels.errors import ShapeError
 
 __all__ = [
     "PANEL_WIDTH",
+    "U4_ORDER",
     "from_bf16",
     "group_length",
     "num_groups",
@@ -48,7 +49,8 @@ __all__ = [
 PANEL_WIDTH = 16
 _WORD_BYTES = 4
 _U4_PER_WORD = 8
-_U4_ORDER = (0, 1, 4, 5, 2, 3, 6, 7)
+U4_ORDER = (0, 1, 4, 5, 2, 3, 6, 7)
+"""Which of its eight weights a word of u4 holds, from its lowest four bits."""
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -117,7 +119,7 @@ def pack_u4(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     octets.reshape(n, -1)[:, :k] = rows
     if octets.max(initial=0) > 15:
         raise ShapeError(f"panels of u4 hold 0 to 15, but the array holds {octets.max()}")
-    low, high = (octets[:, :, _U4_ORDER[start::2]] for start in (0, 1))
+    low, high = (octets[:, :, U4_ORDER[start::2]] for start in (0, 1))
     both: NDArray[np.uint8] = np.bitwise_or(low, np.left_shift(high, np.uint8(4)))
     return pack_u8(both.reshape(n, -1))
 
@@ -126,8 +128,8 @@ def unpack_u4(panels: NDArray[np.uint8], n: int, k: int) -> NDArray[np.uint8]:
     """Return [n, k] uint8 below 16 from panels [N/16, ceil(K/8), 16, 4]."""
     pairs = _separate(panels, n, _WORD_BYTES * panels.shape[1]).reshape(n, -1, _WORD_BYTES)
     octets = np.empty((*pairs.shape[:2], _U4_PER_WORD), np.uint8)
-    octets[:, :, _U4_ORDER[0::2]] = pairs & 15
-    octets[:, :, _U4_ORDER[1::2]] = pairs >> 4
+    octets[:, :, U4_ORDER[0::2]] = pairs & 15
+    octets[:, :, U4_ORDER[1::2]] = pairs >> 4
     return octets.reshape(n, -1)[:, :k]
 
 

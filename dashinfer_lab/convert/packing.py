@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dashinfer_lab.config import cache_root
 from dashinfer_lab.errors import ConversionError
 from dashinfer_lab.graph import WeightDeclaration
-from dashinfer_lab.quantize import GROUPED_BITS, ScaleType, quantize_rows
+from dashinfer_lab.quantize import GROUPED_BITS, ScaleType, quantize_panels
+from jit_kernels.compiler.jit import compiler_for
+from jit_kernels.isa import detect
 from jit_kernels.panels import (
     PANEL_WIDTH,
     from_bf16,
     pack_bf16,
     pack_f32,
-    pack_groups,
-    pack_u4,
-    pack_u8,
     to_bf16,
 )
 
@@ -86,11 +86,11 @@ def require_finite(name: str, values: NDArray[np.float32], first_row: int = 0) -
 def _pack_part(
     weight: WeightDeclaration, rows: NDArray[Any], first_row: int, scale_type: ScaleType
 ) -> PackedBlock | None:
-    values = as_float32(rows)
     if weight.unit_rows:
-        values = _of_unit_length(values)
+        rows = _of_unit_length(as_float32(rows))
     if weight.format in GROUPED_BITS:
-        return _quantize_part(weight, values, first_row, scale_type)
+        return _quantize_part(weight, rows, first_row, scale_type)
+    values = as_float32(rows)
     require_finite(weight.name, values, first_row)
     if weight.format == "f32":
         return PackedBlock(pack_f32(values))
@@ -108,17 +108,14 @@ def _of_unit_length(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _quantize_part(
-    weight: WeightDeclaration, values: NDArray[np.float32], first_row: int, scale_type: ScaleType
+    weight: WeightDeclaration, rows: NDArray[Any], first_row: int, scale_type: ScaleType
 ) -> PackedBlock | None:
+    bits, compiler = GROUPED_BITS[weight.format], compiler_for(detect(), cache_root() / "objects")
     try:
-        bits = GROUPED_BITS[weight.format]
-        quantized = quantize_rows(values, weight.group_size, scale_type, bits)
+        quantized = quantize_panels(rows, weight.group_size, scale_type, bits, compiler)
     except ConversionError as error:
-        require_finite(weight.name, values, first_row)
+        require_finite(weight.name, as_float32(rows), first_row)
         raise ConversionError(f"tensor {weight.name!r}: {error}") from error
     if quantized is None:
         return None
-    pack = pack_u8 if weight.format == "u8" else pack_u4
-    return PackedBlock(
-        pack(quantized.codes), pack_groups(quantized.scale), pack_groups(quantized.minimum)
-    )
+    return PackedBlock(quantized.panels, quantized.scale, quantized.minimum)

@@ -8,6 +8,7 @@ from dashinfer_lab.quantize.instant import (
     quantize_rows,
 )
 from dashinfer_lab.quantize.layout import ELEMENT_BYTES, group_length, group_shape, panel_shape
+from dashinfer_lab.quantize.panels import QuantizedPanels, quantize_panels
 from dashinfer_lab.quantize.scheme import (
     GROUP_SIZES,
     GROUPED_BITS,
@@ -22,6 +23,7 @@ __all__ = [
     "GROUPED_BITS",
     "GROUP_SIZES",
     "GroupSize",
+    "QuantizedPanels",
     "QuantizedRows",
     "ScaleType",
     "Scheme",
@@ -32,5 +34,6 @@ __all__ = [
     "group_length",
     "group_shape",
     "panel_shape",
+    "quantize_panels",
     "quantize_rows",
 ]

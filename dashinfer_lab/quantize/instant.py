@@ -13,9 +13,17 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.errors import ConversionError
 from dashinfer_lab.quantize.scheme import GroupSize
-from jit_kernels.panels import group_length, num_groups
+from jit_kernels.panels import group_length
+from jit_kernels.reference.quantize import group_codes, group_extremes
 
-__all__ = ["QuantizedRows", "ScaleType", "dequantize", "fits_float16", "quantize_rows"]
+__all__ = [
+    "QuantizedRows",
+    "ScaleType",
+    "dequantize",
+    "fits_float16",
+    "quantize_rows",
+    "stored_grid",
+]
 
 ScaleType = type[np.float16] | type[np.float32]
 
@@ -48,15 +56,26 @@ def quantize_rows(
     Raises ConversionError for weights that are not finite or span more than float32 holds.
     """
     length, steps = group_length(rows.shape[1], group_size), (1 << bits) - 1
-    low, high = _extremes(rows, length)
+    grid = stored_grid(*group_extremes(rows, length), scale_type, bits)
+    if grid is None:
+        return None
+    scale, minimum = (part.astype(np.float32) for part in grid)
+    return QuantizedRows(group_codes(rows, length, scale, minimum, steps), *grid)
+
+
+def stored_grid(
+    low: NDArray[np.float32], high: NDArray[np.float32], scale_type: ScaleType, bits: int
+) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return scale and minimum of groups from `low` to `high`, as they are stored.
+
+    Returns None and raises as `quantize_rows` does.
+    """
+    steps = (1 << bits) - 1
     scale = _scale(low, high, steps)
     if scale_type is np.float16 and not fits_float16(low, high, scale, steps):
         return None
     with np.errstate(under="ignore"):
-        stored_scale, stored_low = scale.astype(scale_type), low.astype(scale_type)
-    grid = stored_scale.astype(np.float32), stored_low.astype(np.float32)
-    codes = _codes(rows, length, *grid, steps)
-    return QuantizedRows(codes, stored_scale, stored_low)
+        return scale.astype(scale_type), low.astype(scale_type)
 
 
 def dequantize(quantized: QuantizedRows, group_size: GroupSize | int) -> NDArray[np.float32]:
@@ -84,42 +103,6 @@ def fits_float16(
     return bool(np.all(error <= _ALLOWED_STEPS * scale))
 
 
-def _extremes(
-    rows: NDArray[np.float32], length: int
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the minimum and maximum of every group, [N, G] each."""
-    n, k = rows.shape
-    whole = k // length
-    low = np.empty((n, num_groups(k, length)), np.float32)
-    high = np.empty_like(low)
-    groups = rows[:, : whole * length].reshape(n, whole, length)
-    low[:, :whole], high[:, :whole] = _extremes_of_groups(groups)
-    if k % length:
-        np.min(rows[:, whole * length :], axis=1, out=low[:, whole])
-        np.max(rows[:, whole * length :], axis=1, out=high[:, whole])
-    return low, high
-
-
-def _extremes_of_groups(
-    groups: NDArray[np.float32],
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the minimum and maximum of [N, G, length] along its last axis.
-
-    NumPy is slow along short rows: transposed first, four floats at a time, it takes a third.
-    """
-    n, num, length = groups.shape
-    if length % 4:
-        return groups.min(axis=2), groups.max(axis=2)
-    quads = np.ascontiguousarray(groups).view(np.complex128).reshape(n * num, length // 4)
-    lanes = np.ascontiguousarray(quads.T).view(np.float32)
-
-    def folded(fold: np.ufunc) -> NDArray[np.float32]:
-        quarters = fold.reduce(lanes, axis=0).reshape(n * num, 4)
-        return fold.reduce(np.ascontiguousarray(quarters.T), axis=0).reshape(n, num)
-
-    return folded(np.minimum), folded(np.maximum)
-
-
 def _scale(low: NDArray[np.float32], high: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
     """Return (high - low) / steps as float32, never too small to reach `high`."""
     span = high.astype(np.float64) - low
@@ -133,30 +116,3 @@ def _scale(low: NDArray[np.float32], high: NDArray[np.float32], steps: int) -> N
     # Only among subnormal numbers can rounding lose more than a small part of a step.
     lost = (exact - scale) * steps > scale / 2
     return np.where(lost, scale + _TINY, scale)
-
-
-def _codes(
-    rows: NDArray[np.float32],
-    length: int,
-    scale: NDArray[np.float32],
-    minimum: NDArray[np.float32],
-    most: int,
-) -> NDArray[np.uint8]:
-    """Return the codes [N, K], 0 to `most`, on the grid of `scale` and `minimum`, [N, G]."""
-    n, k = rows.shape
-    whole = k // length
-    divisor = np.where(scale == 0, np.float32(1), scale)
-    codes = np.empty((n, k), np.uint8)
-    groups = rows[:, : whole * length].reshape(n, whole, length)
-    parts = [(groups, slice(0, whole), codes[:, : whole * length])]
-    if k % length:
-        parts.append(
-            (rows[:, None, whole * length :], slice(whole, None), codes[:, whole * length :])
-        )
-    for values, columns, out in parts:
-        steps = values - minimum[:, columns, None]
-        np.divide(steps, divisor[:, columns, None], out=steps)
-        np.rint(steps, out=steps)
-        np.clip(steps, 0, most, out=steps)
-        out[...] = steps.reshape(out.shape)
-    return codes

@@ -7,6 +7,7 @@ from jit_kernels.dsl.accumulators import (
     RunningSum,
     absolute_bits,
     fold_max,
+    fold_min,
     fold_sum,
     running_sum,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "float_absolute",
     "fma",
     "fold_max",
+    "fold_min",
     "fold_sum",
     "half_to_f32",
     "if_else",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from jit_kernels.dsl.values import Value, Variable, constant, fma, maximum, zeros
+from jit_kernels.dsl.values import Value, Variable, constant, fma, maximum, minimum, zeros
 from jit_kernels.types import F32, I32, DType
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "absolute_bits",
     "fold",
     "fold_max",
+    "fold_min",
     "fold_sum",
     "running_sum",
 ]
@@ -40,6 +41,11 @@ def fold_sum(vector: Value[D]) -> Value[D]:
 def fold_max(vector: Value[D]) -> Value[D]:
     """Maximum of the lanes."""
     return fold(vector, maximum)
+
+
+def fold_min(vector: Value[D]) -> Value[D]:
+    """Minimum of the lanes."""
+    return fold(vector, minimum)
 
 
 class RunningSum:
