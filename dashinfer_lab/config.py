@@ -82,6 +82,8 @@ class ModelConfig:
     """Whether scores fall with distance (Press et al. 2022), and no head turns."""
     unit_head: bool = False
     """Whether every row of the head has length 1."""
+    logn: int | None = None
+    """Length beyond which queries grow by the logarithm of their position to this base."""
     local_rope: RopeConfig | None = None
     """Rotary embedding of the layers that `local_layers` marks, where it is another."""
     local_layers: tuple[bool, ...] = ()

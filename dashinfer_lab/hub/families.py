@@ -107,6 +107,7 @@ FAMILIES = (
         "baichuan", "BaichuanForCausalLM", ("Baichuan", "Baichuan_v2"), ("BaiChuanForCausalLM",),
         context_length=4096,
     ),
+    Family("qwen", "QWenLMHeadModel", ("Qwen_v10",)),
     Family(
         "chatglm", "ChatGLMModel", ("ChatGLM_v2", "ChatGLM_v3", "ChatGLM_v4"),
         ("ChatGLMForConditionalGeneration",),

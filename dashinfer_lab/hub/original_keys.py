@@ -1,7 +1,8 @@
 """config.json of models that bring code of their own, in the words that transformers has.
 
 Every key that would change the numbers is either translated or refused by name; the code itself is
-never read. Sources: the configuration files that the repositories of Baichuan and ChatGLM publish.
+never read. Sources: the configuration files that Baichuan's, ChatGLM's and Qwen's repositories
+publish.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypedDict
 
-from dashinfer_lab.errors import UnsupportedModelError
+from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, positive_of, size_of, switch_of
 
 __all__ = ["Peculiarities", "in_common_words"]
@@ -20,6 +21,7 @@ class Peculiarities(TypedDict, total=False):
 
     alibi: bool
     unit_head: bool
+    logn: int
 
 
 Translated = tuple[Config, Peculiarities]
@@ -139,6 +141,57 @@ def _baichuan_generation(config: Config) -> int:
     return _VOCABULARIES[vocab_size]
 
 
+# The first release of Qwen 7B calls its sizes otherwise than those that followed.
+_QWEN_SIZES: Final = {
+    "vocab_size": ("padded_vocab_size", "vocab_size"),
+    "hidden_size": ("hidden_size", "n_embd"),
+    "num_hidden_layers": ("num_hidden_layers", "n_layer"),
+    "num_attention_heads": ("num_attention_heads", "n_head"),
+    "max_position_embeddings": ("max_position_embeddings", "n_positions"),
+}
+_QWEN_SETTLED: Final[Mapping[str, tuple[object, ...]]] = {
+    "no_bias": (True,),
+    "rotary_pct": (1,),
+    "scale_attn_weights": (True,),
+    "pos_emb": ("rotary",),
+    "visual": (),
+    "audio": (),
+    "rope_scaling": (),
+    "rope_parameters": (),
+    "rope_theta": (),
+}
+
+
+def _qwen(config: Config) -> Translated:
+    """Twice the width of its gates is stated; logn and NTK are for what exceeds seq_length."""
+    _require_settled(config, _QWEN_SETTLED)
+    sizes = {ours: _size_by(config, *theirs) for ours, theirs in _QWEN_SIZES.items()}
+    width = _size_by(config, "intermediate_size", "ffn_hidden_size")
+    if width % 2:
+        raise CheckpointError(f"intermediate_size {width} is odd; gate and up have half of it each")
+    heads = sizes["num_attention_heads"]
+    _require_settled(config, {"num_key_value_heads": (heads,)})
+    _require_settled(config, {"kv_channels": (sizes["hidden_size"] / heads,), "head_dim": ()})
+    trained = size_of(config, "seq_length")
+    if switch_of(config, "use_dynamic_ntk", default=True):
+        sizes["max_position_embeddings"] = min(sizes["max_position_embeddings"], trained)
+    common = {
+        **config,
+        **sizes,
+        "intermediate_size": width // 2,
+        "rms_norm_eps": positive_of(config, "layer_norm_epsilon", 1e-6),
+        "rope_theta": positive_of(config, "rotary_emb_base", 10000.0),
+        "use_dynamic_ntk": None,
+        "use_logn_attn": None,
+    }
+    return common, {"logn": trained} if switch_of(config, "use_logn_attn", default=True) else {}
+
+
+def _size_by(config: Config, *keys: str) -> int:
+    """Return the size under the first of `keys` that is there."""
+    return size_of(config, next((key for key in keys if config.get(key) is not None), keys[0]))
+
+
 def _require_settled(config: Config, settled: Mapping[str, tuple[object, ...]]) -> None:
     for key, values in settled.items():
         value = config.get(key)
@@ -152,4 +205,5 @@ def _require_settled(config: Config, settled: Mapping[str, tuple[object, ...]]) 
 _TRANSLATIONS: Final[Mapping[str, Callable[[Config], Translated]]] = {
     "baichuan": _baichuan,
     "chatglm": _chatglm,
+    "qwen": _qwen,
 }

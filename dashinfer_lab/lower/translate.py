@@ -27,7 +27,7 @@ _WEIGHT_FORMATS = {
     "InstantDequantize": "u8",
     "InstantDequantizeU4": "u4",
 }
-_LAYER = re.compile(r"\.layers\.(\d+)\.")
+_LAYER = re.compile(r"\.(?:layers|h)\.(\d+)\.")
 
 
 def translate(model: ir.Model) -> list[Op]:

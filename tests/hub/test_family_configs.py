@@ -275,3 +275,71 @@ def test_what_cannot_be_run_of_baichuan_is_refused_by_name(
 ) -> None:
     with pytest.raises(UnsupportedModelError, match=named):
         model_config(BAICHUAN | change)
+
+
+QWEN: dict[str, object] = {
+    "architectures": ["QWenLMHeadModel"],
+    "model_type": "qwen",
+    "vocab_size": 151936,
+    "hidden_size": 4096,
+    "intermediate_size": 22016,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "max_position_embeddings": 32768,
+    "seq_length": 8192,
+    "kv_channels": 128,
+    "use_logn_attn": True,
+    "use_dynamic_ntk": False,
+}
+FIRST_QWEN: dict[str, object] = {
+    "architectures": ["QWenLMHeadModel"],
+    "model_type": "qwen",
+    "vocab_size": 151851,
+    "padded_vocab_size": 151936,
+    "n_embd": 4096,
+    "ffn_hidden_size": 22016,
+    "n_layer": 32,
+    "n_head": 32,
+    "n_positions": 8192,
+    "seq_length": 2048,
+    "rotary_emb_base": 20000,
+    "use_dynamic_ntk": False,
+}
+
+
+@pytest.mark.parametrize("stated", [QWEN, FIRST_QWEN], ids=["later", "first"])
+def test_both_generations_of_qwens_keys_are_read(stated: dict[str, object]) -> None:
+    config = model_config(stated)
+
+    assert (config.vocab_size, config.hidden_size, config.intermediate_size) == (
+        151936, 4096, 11008
+    )  # fmt: skip
+    assert (config.num_layers, config.num_heads, config.num_kv_heads) == (32, 32, 32)
+    assert config.context_length == stated.get("max_position_embeddings", 8192)
+    assert config.rope.theta == stated.get("rotary_emb_base", 10000)
+    assert config.logn == stated["seq_length"]
+
+
+def test_queries_that_do_not_grow_have_no_base() -> None:
+    assert model_config(QWEN | {"use_logn_attn": False}).logn is None
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "named"),
+    [
+        ({"no_bias": False}, UnsupportedModelError, "no_bias"),
+        ({"rotary_pct": 0.25}, UnsupportedModelError, "rotary_pct"),
+        ({"scale_attn_weights": False}, UnsupportedModelError, "scale_attn_weights"),
+        ({"visual": {"layers": 48}}, UnsupportedModelError, "visual"),
+        ({"kv_channels": 64}, UnsupportedModelError, "kv_channels 64"),
+        ({"rope_scaling": {"type": "linear"}}, UnsupportedModelError, "rope_scaling"),
+        ({"intermediate_size": 11007}, CheckpointError, "11007 is odd"),
+        ({"seq_length": None}, CheckpointError, "seq_length"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_run_of_qwen_is_refused_by_name(
+    change: dict[str, object], error: type[Exception], named: str
+) -> None:
+    with pytest.raises(error, match=named):
+        model_config(QWEN | change)

@@ -73,7 +73,7 @@ def test_the_model_type_alone_is_enough() -> None:
         ({"architectures": ["LlamaForCausalLM"], "model_type": "mistral"}, "mistral"),
         ({"architectures": [], "model_type": "gpt2"}, "gpt2"),
         ({"architectures": ["Qwen2ForCausalLM"]}, "model_type 'llama'"),
-        ({"architectures": None, "model_type": "Qwen_v10"}, "Qwen_v10"),
+        ({"architectures": None, "model_type": "Qwen_v99"}, "Qwen_v99"),
         ({"architectures": None, "model_type": None}, "None"),
         ({"architectures": ["LlamaForCausalLM", "Other"]}, "Other"),
         ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "'longrope' .rope_scaling."),

@@ -32,6 +32,8 @@ from tests.model.original_layouts import (
     BAICHUAN_LAYER,
     CHATGLM_CONFIG,
     CHATGLM_LAYER,
+    QWEN_CONFIG,
+    QWEN_LAYER,
 )
 
 __all__ = ["CASES", "NUM_TOKENS", "FamilyCase", "OuterNames", "token_ids"]
@@ -128,6 +130,9 @@ CHATGLM_NAMES = OuterNames(
 )  # fmt: skip
 
 
+QWEN_NAMES = OuterNames("transformer.wte", "transformer.h", "transformer.ln_f")
+
+
 @dataclass(frozen=True, slots=True)
 class FamilyCase:
     """A checkpoint: config.json beside the common sizes, and the tensors of a layer."""
@@ -172,18 +177,15 @@ def token_ids() -> list[int]:
 
 def _wide(name: str, shape: tuple[int, ...], random: Any) -> NDArray[np.float32]:
     noise = random.standard_normal(shape)
-    if "norm" in name:
+    if "norm" in name or "ln_" in name:
         return (1 + 0.3 * noise).astype(np.float32)
     if name.endswith("bias"):
         return (0.5 * noise).astype(np.float32)
-    if "embed" in name:
+    if "embed" in name or "wte" in name:
         return noise.astype(np.float32)
     # A gain of 1.5 gives scores of standard deviation 2, so that some keys win.
-    gain = (
-        1.5
-        if any(part in name for part in ("q_proj", "k_proj", "qkv", "query_key", "W_pack"))
-        else 1.0
-    )
+    peaked = ("q_proj", "k_proj", "qkv", "query_key", "W_pack", "c_attn")
+    gain = 1.5 if any(part in name for part in peaked) else 1.0
     return (gain * noise / shape[1] ** 0.5).astype(np.float32)
 
 
@@ -312,6 +314,7 @@ CASES = (
         "baichuan 2, 13B", {**BAICHUAN_CONFIG, "model_type": "baichuan", "z_loss_weight": 0},
         BAICHUAN_LAYER, common=False,
     ),
+    FamilyCase("qwen", QWEN_CONFIG, QWEN_LAYER, QWEN_NAMES, common=False),
     FamilyCase(
         "chatglm", {**CHATGLM_CONFIG, "rope_ratio": 50}, CHATGLM_LAYER, CHATGLM_NAMES, common=False
     ),

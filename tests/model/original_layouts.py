@@ -15,7 +15,14 @@ from tests.model.case_sizes import (
     VOCAB,
 )
 
-__all__ = ["BAICHUAN_CONFIG", "BAICHUAN_LAYER", "CHATGLM_CONFIG", "CHATGLM_LAYER"]
+__all__ = [
+    "BAICHUAN_CONFIG",
+    "BAICHUAN_LAYER",
+    "CHATGLM_CONFIG",
+    "CHATGLM_LAYER",
+    "QWEN_CONFIG",
+    "QWEN_LAYER",
+]
 
 CHATGLM_LAYER = {
     "input_layernorm.weight": (HIDDEN,),
@@ -72,4 +79,37 @@ BAICHUAN_CONFIG: dict[str, object] = {
     "hidden_act": "silu",
     "tie_word_embeddings": False,
     "pad_token_id": 0,
+}
+
+QWEN_LAYER = {
+    "ln_1.weight": (SQUARE,),
+    "attn.c_attn.weight": (3 * SQUARE, SQUARE),
+    "attn.c_attn.bias": (3 * SQUARE,),
+    "attn.c_proj.weight": (SQUARE, SQUARE),
+    "ln_2.weight": (SQUARE,),
+    "mlp.w1.weight": (INNER, SQUARE),
+    "mlp.w2.weight": (INNER, SQUARE),
+    "mlp.c_proj.weight": (SQUARE, INNER),
+}
+QWEN_CONFIG: dict[str, object] = {
+    "architectures": ["QWenLMHeadModel"],
+    "model_type": "qwen",
+    "vocab_size": VOCAB,
+    "hidden_size": SQUARE,
+    "intermediate_size": 2 * INNER,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 6,
+    "kv_channels": 16,
+    "max_position_embeddings": 256,
+    "seq_length": 64,
+    "layer_norm_epsilon": 1e-6,
+    "rotary_emb_base": 10000,
+    "rotary_pct": 1.0,
+    "scale_attn_weights": True,
+    "no_bias": True,
+    "use_dynamic_ntk": False,
+    "use_logn_attn": True,
+    "tie_word_embeddings": False,
+    "fp16": False,
+    "use_flash_attn": "auto",
 }

@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.model.family_cases import HEAD_DIM, HEADS, KV_HEADS, FamilyCase
 from tests.oracle.baichuan import add_alibi, baichuan_as_llama
+from tests.oracle.qwen import add_logn, qwen_as_qwen2
 from tests.oracle.relaid import written
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def transformers_model(case: FamilyCase, directory: Path) -> PreTrainedModel:
         raise ValueError(f"{case.name}: transformers expects other tensors: {report}")
     if "z_loss_weight" in case.config:
         add_alibi(model)
+    if case.config.get("use_logn_attn"):
+        add_logn(model, int(str(case.config["seq_length"])))
     return model.eval()
 
 
@@ -121,4 +124,5 @@ _RELAID = {
     "InternLM2ForCausalLM": _as_llama,
     "ChatGLMModel": _as_glm,
     "BaichuanForCausalLM": baichuan_as_llama,
+    "QWenLMHeadModel": qwen_as_qwen2,
 }
