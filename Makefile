@@ -7,14 +7,15 @@ PYTHON ?= python3
 VENV ?= .venv
 MODEL ?= smollm2-135m
 PROMPT ?= The capital of France is
+MINUTES ?= 30
 # Recipes read them from the environment, where no character of theirs is the shell's.
-export MODEL PROMPT
+export MODEL PROMPT MINUTES
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart pull show run chat demo studio profile bench bench-peers lab
-.PHONY: test test-slow test-notebooks test-browser test-lab test-oracle check format readme dist clean
+.PHONY: test test-slow soak test-notebooks test-browser test-lab test-oracle check format readme dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,6 +71,9 @@ test: $(VENV)/.installed-test ## run the tests
 test-slow: $(VENV)/.installed-test ## run the tests that take many seconds each
 	$(BIN)/dashinfer-lab pull smollm2-135m
 	$(BIN)/python -m pytest -m "slow and not browser and not notebook"
+
+soak: $(VENV)/.installed-test ## ask at random for MINUTES=30; nothing may grow
+	$(BIN)/python -m tests.bench.soak --minutes "$$MINUTES"
 
 test-notebooks: $(VENV)/.installed-test ## run every notebook from top to bottom
 	$(BIN)/dashinfer-lab pull smollm2-135m

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from dashinfer_lab.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine
     from dashinfer_lab.llm import LLM
     from dashinfer_lab.outputs import CompletionOutput, RequestOutput
-    from dashinfer_lab.sampling import SamplingParams
+    from dashinfer_lab.sampling import RequestOutputKind, SamplingParams
 
 __all__ = [
     "LLM",
@@ -17,6 +17,7 @@ __all__ = [
     "AsyncLLMEngine",
     "CompletionOutput",
     "RequestOutput",
+    "RequestOutputKind",
     "SamplingParams",
     "__version__",
 ]
@@ -31,6 +32,7 @@ _HOMES = {
     "AsyncLLMEngine": "dashinfer_lab.async_llm",
     "CompletionOutput": "dashinfer_lab.outputs",
     "RequestOutput": "dashinfer_lab.outputs",
+    "RequestOutputKind": "dashinfer_lab.sampling",
     "SamplingParams": "dashinfer_lab.sampling",
     # What `%load_ext dashinfer_lab` looks for.
     "load_ipython_extension": "dashinfer_lab.magics",

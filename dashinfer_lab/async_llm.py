@@ -81,7 +81,7 @@ class AsyncLLM:
             return self.llm.engine.submit_choices(ids, params, block=block, options=options)
 
         text = prompt if isinstance(prompt, str) else None
-        stream = RequestStream(name, text, begin)
+        stream = RequestStream(name, text, begin, params.output_kind)
         self._streams[name] = stream
         return stream
 

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from dashinfer_lab.engine import RequestHandle
 from dashinfer_lab.errors import EngineBusyError, RequestError
-from dashinfer_lab.outputs import RequestOutput
+from dashinfer_lab.outputs import CompletionOutput, RequestOutput
+from dashinfer_lab.sampling import RequestOutputKind
 
 __all__ = ["Begin", "RequestStream"]
 
@@ -31,15 +32,24 @@ _RETRY_SECONDS: Final = 0.02
 
 
 class RequestStream:
-    """Iterate once, or await once. Each `RequestOutput` holds all so far; the last is finished.
+    """Iterate once, or await once. Each `RequestOutput` holds all so far, or what `kind` says.
+
+    The last is finished.
 
     The request begins with the iteration, where a refused prompt raises `RequestError`.
     """
 
-    def __init__(self, request_id: str, prompt: str | None, begin: Begin) -> None:
+    def __init__(
+        self,
+        request_id: str,
+        prompt: str | None,
+        begin: Begin,
+        kind: RequestOutputKind = RequestOutputKind.CUMULATIVE,
+    ) -> None:
         self.request_id: Final = request_id
         self._prompt: Final = prompt
         self._begin: Final = begin
+        self._kind = kind
         self._iterated = False
         self._aborted = False
         self._handles: Sequence[RequestHandle] = ()
@@ -83,25 +93,33 @@ class RequestStream:
 
     def news(self) -> RequestOutput | None:
         """What there is, if it is more than was told last; the errors of an engine that failed."""
-        outputs = [handle.output for handle in self._handles]
-        ended = sum(handle.finished for handle in self._handles)
-        now = (sum(len(output.token_ids) for output in outputs), ended)
+        # Counted first, which receives what is there.
+        num_events = sum(handle.num_events for handle in self._handles)
+        now = (num_events, sum(handle.finished for handle in self._handles))
         if now in (self._told, (0, 0)):
             return None
         self._told = now
         for handle in self._handles:
             if handle.finished:
                 handle.completion()  # raises where it was the engine that failed
+        if self._kind is RequestOutputKind.FINAL_ONLY and not self.ended:
+            return None
         first = self._handles[0]
         return RequestOutput(
             request_id=self.request_id,
             prompt=self._prompt,
             prompt_token_ids=first.prompt_token_ids,
-            outputs=outputs,
+            outputs=self._choices(),
             finished=self.ended,
             metrics=first.metrics,
             prompt_logprobs=first.prompt_logprobs,
         )
+
+    def _choices(self) -> list[CompletionOutput]:
+        if self._kind is not RequestOutputKind.DELTA:
+            return [handle.output for handle in self._handles]
+        new = [handle.take_output() for handle in self._handles]
+        return [each for each in new if each.token_ids or each.finish_reason is not None]
 
     @property
     def ended(self) -> bool:
@@ -110,6 +128,7 @@ class RequestStream:
 
     async def _last(self) -> RequestOutput:
         last: RequestOutput | None = None
+        self._kind = RequestOutputKind.FINAL_ONLY
         async for output in self:
             last = output
         if last is None:

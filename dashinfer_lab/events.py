@@ -45,6 +45,7 @@ class RequestMetrics:
     """Times and counts of one request; None where it has not come so far.
 
     num_cached_tokens: of the prompt, taken from pages that were computed before.
+    num_cut_tokens: of the prompt's head, left out because truncate_prompt_tokens asked for it.
     """
 
     arrival_seconds: float
@@ -56,6 +57,7 @@ class RequestMetrics:
     num_output_tokens: int
     num_preemptions: int
     num_cached_tokens: int = 0
+    num_cut_tokens: int = 0
 
     @property
     def queue_seconds(self) -> float | None:

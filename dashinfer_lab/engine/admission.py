@@ -71,6 +71,15 @@ class Capacity:
             )
         return min(in_context, in_cache) if max_tokens is None else max_tokens
 
+    def num_cut(self, num_prompt_tokens: int, most: int | None, max_tokens: int | None) -> int:
+        """Tokens to leave out of a prompt's head; `most` are kept, -1 are as many as fit."""
+        if most is None:
+            return 0
+        if most == -1:
+            wanted = max_tokens or 1
+            most = max(min(self.context_length, self.cache_tokens + 1) - wanted, 1)
+        return max(num_prompt_tokens - most, 0)
+
     def check_positions(self, num_tokens: int, positions: Sequence[int] | None) -> list[int]:
         """Return the positions of wanted logits; refuse those outside, and too many tokens."""
         if num_tokens > min(self.context_length, self.cache_tokens):

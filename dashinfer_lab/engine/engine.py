@@ -63,6 +63,7 @@ class _Asked:
     seed: int
     words: Sequence[Sequence[int]]
     options: RequestOptions
+    num_cut: int
 
 
 class Engine:
@@ -127,13 +128,18 @@ class Engine:
         The first computes the prompt, whose pages the others share.
         """
         self._loop.mailbox.require_possible(params.n)
-        ids = self._capacity.check_ids(token_ids)
+        given = self._capacity.check_ids(token_ids)
+        num_cut = self._capacity.num_cut(
+            len(given), params.truncate_prompt_tokens, params.max_tokens
+        )
+        ids = given[num_cut:]
         max_tokens = self._capacity.max_new_tokens(len(ids), params.max_tokens)
         if params.stop_strings and self._decoder is None:
             raise RequestError("stop texts need a tokenizer, and this engine has none")
         seed = secrets.randbits(64) if params.seed is None else params.seed
         words = self._bad_words(params)
-        asked = _Asked(ids, params, max_tokens, seed, words, options or RequestOptions())
+        served = options or RequestOptions()
+        asked = _Asked(ids, params, max_tokens, seed, words, served, num_cut)
         requests = [self._request(asked, 0, None)]
         for choice in range(1, params.n):
             requests.append(self._request(asked, choice, requests[0]))
@@ -241,6 +247,7 @@ class Engine:
             arrival_seconds=self._clock() if leader is None else leader.arrival_seconds,
             options=asked.options,
             leader=leader,
+            num_cut_tokens=asked.num_cut,
         )
 
     def _bad_words(self, params: SamplingParams) -> list[tuple[int, ...]]:

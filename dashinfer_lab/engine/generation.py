@@ -42,6 +42,7 @@ class GenerationRequest(Request):
         arrival_seconds: float,
         options: RequestOptions | None = None,
         leader: Request | None = None,
+        num_cut_tokens: int = 0,
     ) -> None:
         most = len(prompt) + max_tokens - 1
         super().__init__(request_id, prompt, most, arrival_seconds, options, leader)
@@ -49,6 +50,7 @@ class GenerationRequest(Request):
         self._drawing: Final = drawing
         self._scores: Final = scores
         self._num_prompt_tokens: Final = len(prompt)
+        self._num_cut_tokens: Final = num_cut_tokens
         self._max_tokens: Final = max_tokens
         self._min_tokens: Final = params.min_tokens
         self._eos_ids: Final = frozenset[int]() if params.ignore_eos else eos_ids
@@ -144,6 +146,7 @@ class GenerationRequest(Request):
             num_output_tokens=self.num_tokens - self._num_prompt_tokens,
             num_preemptions=self.num_preemptions,
             num_cached_tokens=self.num_cached_tokens,
+            num_cut_tokens=self._num_cut_tokens,
         )
 
     def _emit(self, token_id: int, logprobs: TokenLogprobs | None, now: float) -> None:

@@ -44,6 +44,7 @@ class RequestHandle:
         self._events: Final = events
         self._received: Final[list[TokenEvent]] = []
         self._token_text: Final = token_text
+        self._num_taken = 0
         self._cancel: Final = weakref.finalize(self, mailbox.cancel, request_id)
         # At exit the engine closes anyway.
         self._cancel.atexit = False
@@ -129,11 +130,23 @@ class RequestHandle:
         return self.output
 
     @property
-    def output(self) -> CompletionOutput:
-        """What has come so far, without waiting."""
+    def num_events(self) -> int:
+        """Events that have come so far, one a token and perhaps one more for the end."""
         while not self.finished and not self._events.empty():
             self.get()
-        events = self._received
+        return len(self._received)
+
+    @property
+    def output(self) -> CompletionOutput:
+        """What has come so far, without waiting."""
+        return self._output_of(self._received[: self.num_events])
+
+    def take_output(self) -> CompletionOutput:
+        """What has come since it was taken last, without waiting."""
+        begin, self._num_taken = self._num_taken, self.num_events
+        return self._output_of(self._received[begin : self._num_taken])
+
+    def _output_of(self, events: Sequence[TokenEvent]) -> CompletionOutput:
         tokens = [event for event in events if event.token_id is not None]
         found = [event.logprobs for event in tokens if event.logprobs is not None]
         last = events[-1] if events else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dashinfer_lab.sampling.logprobs import Logprob, TokenLogprobs
+from dashinfer_lab.sampling.output_kind import RequestOutputKind
 from dashinfer_lab.sampling.params import MAX_LOGPROBS, LogitsProcessor, SamplingParams
 from dashinfer_lab.sampling.rules import LogitRules
 from dashinfer_lab.sampling.state import LogitEdits, SamplingState
@@ -14,6 +15,7 @@ __all__ = [
     "LogitRules",
     "LogitsProcessor",
     "Logprob",
+    "RequestOutputKind",
     "SamplingParams",
     "SamplingState",
     "TokenLogprobs",

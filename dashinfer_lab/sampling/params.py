@@ -21,6 +21,7 @@ from dashinfer_lab.sampling.checks import (
     check_texts,
     refuse,
 )
+from dashinfer_lab.sampling.output_kind import RequestOutputKind, check_kind
 
 __all__ = ["GREEDY_BELOW", "MAX_LOGPROBS", "LogitsProcessor", "SamplingParams"]
 
@@ -68,6 +69,8 @@ class SamplingParams:
     20) beside the drawn one, as the model rated them; prompt_logprobs: beside the prompt's tokens.
     detokenize: make text.  skip_special_tokens: leave special tokens out of it.
     spaces_between_special_tokens: as in vLLM, without effect on tokenizers that know their spaces.
+    output_kind: what each output of a stream holds.  truncate_prompt_tokens: so many last tokens
+    of a longer prompt are taken, with -1 as many as fit; None refuses it.
     logits_processors: functions in Python, before all other edits; slow.
     """
 
@@ -98,6 +101,8 @@ class SamplingParams:
     stop_words_ids: Sequence[Sequence[int]] | None = None
     bad_words_ids: Sequence[Sequence[int]] | None = None
     no_repeat_ngram_size: int = 0
+    output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
+    truncate_prompt_tokens: int | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -138,6 +143,11 @@ class SamplingParams:
             check_integer("max_tokens", self.max_tokens, low=1)
             if self.min_tokens > self.max_tokens:
                 refuse("min_tokens", self.min_tokens, f"at most max_tokens={self.max_tokens}")
+        check_kind("output_kind", self.output_kind)
+        if self.truncate_prompt_tokens is not None:
+            check_integer("truncate_prompt_tokens", self.truncate_prompt_tokens, low=-1)
+            if self.truncate_prompt_tokens == 0:
+                refuse("truncate_prompt_tokens", 0, "-1, or at least 1")
         if self.seed is not None:
             check_integer("seed", self.seed, low=-1, high=_MAX_SEED)
         for name in ("logprobs", "prompt_logprobs"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dashinfer_lab import (
     AsyncLLM,
     AsyncLLMEngine,
     RequestOutput,
+    RequestOutputKind,
     SamplingParams,
 )
 from dashinfer_lab.engine import EngineOptions
@@ -152,6 +154,42 @@ def test_several_choices_stream_together(engine: AsyncLLM) -> None:
     again = engine.llm.generate(PROMPT, params)[0]
     assert found == [choice.token_ids for choice in again.outputs]
     assert [len(ids) for ids in found] == [9, 9, 9]
+
+
+def test_deltas_joined_are_the_whole(engine: AsyncLLM) -> None:
+    whole = SamplingParams(n=2, seed=3, max_tokens=30, logprobs=1, ignore_eos=True)
+    pieces = replace(whole, output_kind=RequestOutputKind.DELTA)
+    (output,) = engine.llm.generate(PROMPT, whole)
+    outputs = list(engine.generate(PROMPT, pieces))
+
+    for choice in output.outputs:
+        parts = [part for each in outputs for part in each.outputs if part.index == choice.index]
+        assert [i for part in parts for i in part.token_ids] == choice.token_ids
+        assert "".join(part.text for part in parts) == choice.text
+        assert [entry for part in parts for entry in part.logprobs or ()] == choice.logprobs
+        reasons = [part.finish_reason for part in parts]
+        assert reasons == [None] * (len(parts) - 1) + ["length"]
+    assert [each.finished for each in outputs] == [False] * (len(outputs) - 1) + [True]
+
+
+def test_final_only_is_one_output(engine: AsyncLLM) -> None:
+    params = replace(GREEDY, output_kind=RequestOutputKind.FINAL_ONLY)
+
+    async def cell() -> list[RequestOutput]:
+        return [output async for output in engine.generate(PROMPT, params)]
+
+    for outputs in (run(cell()), list(engine.generate(PROMPT, params))):
+        assert [output.outputs[0].token_ids for output in outputs] == [expected(engine)]
+        assert outputs[0].finished
+
+
+def test_an_answer_in_deltas_is_awaited_whole(engine: AsyncLLM) -> None:
+    params = replace(GREEDY, output_kind=RequestOutputKind.DELTA)
+
+    async def cell() -> RequestOutput:
+        return await engine.generate(PROMPT, params)
+
+    assert run(cell()).outputs[0].token_ids == expected(engine)
 
 
 Leave = Callable[[AsyncLLM, Callable[[], None]], Awaitable[None]]

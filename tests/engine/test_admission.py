@@ -94,3 +94,31 @@ def test_a_queue_without_bound_is_refused() -> None:
 def test_an_option_beyond_what_a_step_holds_is_refused(option: str, value: int) -> None:
     with pytest.raises(ConfigError, match=f"{option}={value} exceeds the {value - 1}"):
         EngineOptions(**{option: value}).limits(FakeRunner())
+
+
+@pytest.mark.parametrize(("most", "kept"), [(4, 4), (20, 20), (50, 30), (-1, 30)])
+def test_a_prompt_is_cut_where_asked_and_says_how_much_went(
+    make_engine: MakeEngine, most: int, kept: int
+) -> None:
+    runner = FakeRunner()
+    prompt = list(range(30))
+    params = SamplingParams(temperature=0, max_tokens=3, truncate_prompt_tokens=most)
+    handle = make_engine(runner).submit(prompt, params)
+
+    assert handle.completion(timeout=30).token_ids == runner.answer(prompt[30 - kept :], 3)
+    assert handle.prompt_token_ids == prompt[30 - kept :]
+    assert handle.metrics is not None
+    assert (handle.metrics.num_prompt_tokens, handle.metrics.num_cut_tokens) == (kept, 30 - kept)
+
+
+def test_minus_one_cuts_to_what_the_context_holds_beside_the_answer(
+    make_engine: MakeEngine,
+) -> None:
+    runner = FakeRunner(context_length=100)
+    prompt = [i % 97 for i in range(300)]
+    params = SamplingParams(temperature=0, max_tokens=10, truncate_prompt_tokens=-1)
+    handle = make_engine(runner).submit(prompt, params)
+
+    assert handle.completion(timeout=30).token_ids == runner.answer(prompt[-90:], 10)
+    assert handle.metrics is not None
+    assert handle.metrics.num_cut_tokens == 210
