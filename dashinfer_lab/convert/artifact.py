@@ -19,6 +19,7 @@ from dashinfer_lab.convert.container import ContainerIndex, read_container
 from dashinfer_lab.convert.staging import is_staging
 from dashinfer_lab.errors import ArtifactError
 from dashinfer_lab.graph import StoredTensor
+from dashinfer_lab.hub.ditensors import is_ditensors
 
 __all__ = [
     "FORMAT_VERSION",
@@ -155,8 +156,12 @@ def _advise(data: mmap.mmap, advice: int, begin: int = 0, length: int | None = N
 
 
 def is_artifact(directory: Path) -> bool:
-    """Say whether `directory` holds both files of a converted model."""
-    return (directory / GRAPH_FILE).is_file() and (directory / WEIGHTS_FILE).is_file()
+    """Say whether `directory` holds both files of a converted model.
+
+    DashInfer's may have the same names: then it is a checkpoint.
+    """
+    graph, weights = directory / GRAPH_FILE, directory / WEIGHTS_FILE
+    return graph.is_file() and weights.is_file() and not is_ditensors(weights)
 
 
 def config_to_json(config: ModelConfig) -> str:

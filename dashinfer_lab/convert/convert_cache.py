@@ -18,7 +18,10 @@ from dashinfer_lab.quantize import Scheme
 
 __all__ = ["converted", "converted_checkpoint"]
 
-_SOURCES = ("*.safetensors", "*.gguf", "*.json", "*.model", "*.jinja", "merges.txt")
+_SOURCES = (
+    "*.safetensors", "*.gguf", "*.dimodel", "*.ditensors", "*.json", "*.model", "*.jinja",
+    "merges.txt",
+)  # fmt: skip
 
 
 def converted(source: Path, scheme: Scheme | str, progress: Progress | None = None) -> Path:

@@ -20,9 +20,9 @@ __all__ = ["cached_snapshots", "resolve"]
 
 _MARKS = ("*.dimodel", "config.json", "*.safetensors", "*.gguf", "*.bin")
 _FORMS = (
-    "the directory of a checkpoint (config.json and safetensors files) or of a converted model, "
-    "a GGUF file, a ModelScope id (owner/name or owner/name@revision), an id of Hugging Face "
-    "(hf:owner/name), or an embedded model's name"
+    "the directory of a checkpoint (config.json and safetensors files, or DashInfer's .dimodel and "
+    ".ditensors) or of a converted model, a GGUF file, a ModelScope id (owner/name or "
+    "owner/name@revision), an id of Hugging Face (hf:owner/name), or an embedded model's name"
 )
 
 

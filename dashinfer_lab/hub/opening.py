@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.checkpoint import Checkpoint
+from dashinfer_lab.hub.dashinfer_checkpoint import DashInferCheckpoint, dashinfer_files
 from dashinfer_lab.hub.gguf_checkpoint import GgufCheckpoint
 from dashinfer_lab.hub.safetensors_checkpoint import SafetensorsCheckpoint
 from dashinfer_lab.hub.snapshots import is_unfinished
@@ -14,7 +15,7 @@ __all__ = ["open_checkpoint"]
 
 
 def open_checkpoint(path: str | Path) -> Checkpoint:
-    """Open a GGUF file, or a directory of one or of config.json and safetensors files.
+    """Open a GGUF file, or a directory of one, of safetensors files or of DashInfer's two files.
 
     Raises CheckpointError for what is missing, damaged or a pickle.
     """
@@ -39,4 +40,8 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
             listed = ", ".join(file.name for file in gguf_files)
             raise CheckpointError(f"{path} holds several GGUF files: {listed}. Name one of them.")
         return GgufCheckpoint(gguf_files[0])
+    has_safetensors = any(path.glob("*.safetensors*"))
+    dashinfer = None if has_safetensors else dashinfer_files(path)
+    if dashinfer is not None:
+        return DashInferCheckpoint(path, dashinfer)
     return SafetensorsCheckpoint(path)

@@ -1,0 +1,43 @@
+"""Writes tests/hub/dashinfer_files in an environment that has DashInfer 1.3.0 and torch.
+
+cd tests/hub && PYTHON_OF_THAT_ENVIRONMENT generate_dashinfer_files.py
+"""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from dashinfer import allspark
+from dashinfer.allspark.quantization import QuantizeConfig
+from dashinfer_models import CASES, HEAD_DIM, Case, config_of, weights_of
+
+
+def serialise(engine: allspark.Engine, name: str, case: Case) -> None:
+    kind = getattr(torch, case.data_type)
+    weights = {key: torch.from_numpy(value).to(kind) for key, value in weights_of(case).items()}
+    weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"].clone())
+    quantisation = None
+    if case.weight_type is not None:
+        groups = {"SubChannel": case.group_size is not None, "GroupSize": case.group_size or 512}
+        quantisation = QuantizeConfig("bfloat16", case.weight_type, extra_option=groups)
+    engine.serialize_model_from_torch(
+        model_name="tiny",
+        model_type=case.dashinfer_type,
+        torch_model=weights,
+        model_config={**config_of(case), "size_per_head": HEAD_DIM},
+        save_dir=name,
+        multinode_mode=False,
+        data_type=case.data_type,
+        do_dynamic_quantize_convert=quantisation is not None,
+        quant_config=quantisation,
+        model_sequence_length=256,
+        rotary_base=case.rope_theta,
+    )
+
+
+if __name__ == "__main__":
+    os.chdir("dashinfer_files")
+    engine = allspark.Engine()
+    for name, case in CASES.items():
+        serialise(engine, name, case)
