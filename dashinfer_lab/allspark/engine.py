@@ -12,12 +12,17 @@ from types import TracebackType
 from typing import Any, Final, cast
 
 from dashinfer_lab import __version__
-from dashinfer_lab.allspark._allspark import AsStatus, TargetDevice, status_of
+from dashinfer_lab.allspark._allspark import (
+    AsStatus,
+    GenerateRequestStatus,
+    TargetDevice,
+    status_of,
+)
 from dashinfer_lab.allspark.engine_stat import AsEngineStat
 from dashinfer_lab.allspark.generation_config import ASGenerationConfigBuilder
 from dashinfer_lab.allspark.model_config import AsModelConfig
 from dashinfer_lab.allspark.quantization import QuantizeConfig, scheme_of
-from dashinfer_lab.allspark.result_queue import ResultQueue
+from dashinfer_lab.allspark.result_queue import GeneratedElements, ResultQueue
 from dashinfer_lab.allspark.serialize import (
     directory_for,
     require_agreement,
@@ -172,6 +177,23 @@ class Engine:
             self._model(model_name).forget(request_handle)
         return status
 
+    def get_wait(self, model_name: str, result_queue: ResultQueue) -> GeneratedElements | None:
+        """Wait for new tokens of a request, as its queue's Get does."""
+        self._model(model_name)
+        return result_queue.Get()
+
+    def get_no_wait(self, model_name: str, result_queue: ResultQueue) -> GeneratedElements | None:
+        """Take the new tokens of a request, as its queue's GetNoWait does."""
+        self._model(model_name)
+        return result_queue.GetNoWait()
+
+    def get_request_status(
+        self, model_name: str, result_queue: ResultQueue
+    ) -> GenerateRequestStatus:
+        """How far a request is, as its queue's GenerateStatus does."""
+        self._model(model_name)
+        return result_queue.GenerateStatus()
+
     def get_op_profiling_info(self, model_name: str) -> str:
         """Times by operator, prefill and decode apart; needs do_profiling or AS_PROFILE=ON."""
         return self._model(model_name).llm.get_op_profiling_info()
@@ -183,6 +205,10 @@ class Engine:
     def get_model_info(self, model_name: str) -> str:
         """The model in a line."""
         return repr(self._model(model_name).llm)
+
+    def is_allspark_work_as_service(self) -> bool:
+        """False: no other process serves."""
+        return False
 
     def get_version_full(self) -> str:
         """This package's version."""

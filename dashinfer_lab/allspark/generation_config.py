@@ -49,6 +49,7 @@ _OWN: Final = (
     "max_length",
     "min_length",
     "top_logprobs",
+    "user_request_id",
     "uuid",
 )
 
@@ -61,7 +62,8 @@ class ASGenerationConfigBuilder:
 
     hf_gen_config: options to begin with, a mapping or a transformers GenerationConfig.
     max_length and min_length count prompt and output. eos_token_id: one id or several, in place
-    of the model's own; -1 is the model's own.
+    of the model's own; -1 is the model's own. uuid names the request; user_request_id begins its
+    name.
     """
 
     def __init__(

@@ -86,9 +86,11 @@ class ServedModel:
         return self.llm.tokenizer.encode(text)
 
     def _name_of(self, config: Mapping[str, Any]) -> str:
-        given = config.get("uuid")
+        given, label = config.get("uuid"), config.get("user_request_id")
+        if label is not None and not isinstance(label, str):
+            raise RequestError(f"user_request_id={label!r:.80} must be a text")
         if given is None:
-            return f"request-{next(_UNNAMED)}"
+            return f"{label or 'request'}-{next(_UNNAMED)}"
         if not isinstance(given, str) or given in self._requests:
             raise RequestError(f"uuid={given!r:.80} must be a text that names no open request")
         return given

@@ -104,6 +104,28 @@ def test_each_way_to_get_loses_and_repeats_nothing(engine: Engine, get: str) -> 
     assert queue.GeneratedLength() == len(expected)
 
 
+def test_an_engine_reads_a_queue_as_the_queue_does(engine: Engine) -> None:
+    expected = answer(engine, PROMPT)
+    _, handle, queue = engine.start_request(NAME, PROMPT, GREEDY)
+    engine.sync_request(NAME, handle)
+    assert engine.get_request_status(NAME, queue) is GenerateRequestStatus.GenerateFinished
+    element = engine.get_no_wait(NAME, queue)
+
+    assert element is not None
+    assert element.ids_from_generate == expected
+    assert engine.get_wait(NAME, queue) is None
+
+
+def test_a_request_bears_its_caller_s_name(engine: Engine) -> None:
+    config = {**GREEDY, "user_request_id": "mine"}
+    handles = [engine.start_request(NAME, PROMPT, config)[1] for _ in range(2)]
+    engine.sync_request(NAME, None)
+
+    names = [handle.name for handle in handles if handle is not None]
+    assert len(set(names)) == 2
+    assert all(name.startswith("mine-") for name in names)
+
+
 def test_an_end_is_told_with_the_last_token_taken(engine: Engine) -> None:
     _, handle, queue = engine.start_request(NAME, PROMPT, GREEDY)
     while queue.GeneratedLength() < 17:
@@ -207,6 +229,7 @@ def test_a_queue_alone_keeps_its_request(engine: Engine) -> None:
         ([1.5], {}, AsStatus.ALLSPARK_PARAM_ERROR),
         ({"input_ids": [1, 2], "attention_mask": [0, 1]}, {}, AsStatus.ALLSPARK_PARAM_ERROR),
         ([1], {"temperature": float("nan")}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ([1], {"user_request_id": 7}, AsStatus.ALLSPARK_PARAM_ERROR),
         ([1], {"top_logprobs": 11}, AsStatus.ALLSPARK_PARAM_ERROR),
         ([1] * 128, {}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
         ([1] * 8, {"max_length": 8}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
