@@ -59,10 +59,20 @@ class Visitor:
     browser: Any
     opened: list[Watched] = field(default_factory=list)
 
-    def open(self, url: str, *, size: dict[str, int] | None = None, **context: Any) -> Watched:
-        """Open `url`; `context` as Playwright's `new_context` takes it."""
+    def open(
+        self,
+        url: str,
+        *,
+        size: dict[str, int] | None = None,
+        wait_ms: int = _WAIT_MS,
+        **context: Any,
+    ) -> Watched:
+        """Open `url`; `context` as Playwright's `new_context` takes it.
+
+        wait_ms: how long anything on the page is waited for.
+        """
         page = self.browser.new_context(viewport=size or DESKTOP, **context).new_page()
-        page.set_default_timeout(_WAIT_MS)
+        page.set_default_timeout(wait_ms)
         watched = Watched(page)
         page.on("console", lambda message: _note(watched, message))
         page.on("pageerror", lambda error: watched.problems.append(str(error)))
