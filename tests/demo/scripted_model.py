@@ -12,7 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from dashinfer_lab.demo.shelf import Choice
-from dashinfer_lab.engine import Chunk, ChunkResult, Engine, RequestHandle, RequestOptions
+from dashinfer_lab.engine import (
+    Chunk,
+    ChunkResult,
+    Engine,
+    EngineOptions,
+    RequestHandle,
+    RequestOptions,
+)
 from dashinfer_lab.errors import HubError
 from dashinfer_lab.sampling import SamplingParams
 
@@ -91,12 +98,17 @@ class ScriptedLLM:
     threads = 1
     config = SimpleNamespace(model_type="script", num_layers=1, context_length=16384)
 
-    def __init__(self, choice: Choice, seconds_per_step: float = 0.01) -> None:
+    def __init__(
+        self,
+        choice: Choice,
+        seconds_per_step: float = 0.01,
+        options: EngineOptions | None = None,
+    ) -> None:
         if choice.model.startswith("missing"):
             raise HubError(f"no model {choice.model!r}")
         self.choice = choice
         self.runner = ScriptedRunner(seconds_per_step)
-        self.engine = Engine(self.runner, eos_ids=[END], decoder=CharacterDecoder)
+        self.engine = Engine(self.runner, eos_ids=[END], decoder=CharacterDecoder, options=options)
         self.artifact = SimpleNamespace(
             directory=Path(f"{choice.model}-{choice.weights}"), metadata={"scheme": choice.weights}
         )

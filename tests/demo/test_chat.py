@@ -8,7 +8,9 @@ import pytest
 from dashinfer_lab.demo.chat import Chat, Settings, View
 from dashinfer_lab.demo.context import DemoContext, sampling
 from dashinfer_lab.demo.conversation import Conversation
-from dashinfer_lab.demo.shelf import Choice
+from dashinfer_lab.demo.shelf import Choice, ModelShelf
+from dashinfer_lab.demo.texts import Texts
+from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.errors import RequestError
 from tests.demo.conftest import CHOICE, eventually
 from tests.demo.scripted_model import ScriptedLLM
@@ -131,6 +133,34 @@ def test_whatever_ends_the_generator_ends_the_answer_in_the_engine(
     assert eventually(lambda: _num_running(loaded) == 0)
     assert loaded[0].engine.stats().num_decode_tokens < SETTINGS.params.max_tokens
     assert len(context.running) == 0
+
+
+def test_who_leaves_while_others_are_answered_first_is_answered_no_more() -> None:
+    llm = ScriptedLLM(CHOICE, 0.002, EngineOptions(max_running=1))
+    shelf = ModelShelf(lambda *_: llm)  # type: ignore[arg-type, return-value]  # the façade's shape
+    chat = Chat(DemoContext(shelf, Texts("en"), ("script",), "fp32", any_model=True))
+
+    async def leave() -> None:
+        first = chat.send("one", Conversation(), "count", SETTINGS)
+        for _ in range(3):
+            await anext(first)
+        second = chat.send("two", Conversation(), "count", SETTINGS)
+        await anext(second)
+        waiting = asyncio.ensure_future(anext(second))
+        while llm.engine.stats().num_queued == 0:
+            await asyncio.sleep(0.001)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        while llm.engine.stats().num_queued:
+            await asyncio.sleep(0.001)
+        assert (await anext(first)).is_busy
+        await first.aclose()
+
+    asyncio.run(asyncio.wait_for(leave(), 60))
+    shelf.close()
+
+    assert len(llm.prompts) == 2
 
 
 def test_sessions_are_answered_in_one_batch(
