@@ -101,7 +101,8 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "total": ("total", "合计"),
     "per_token": ("milliseconds a token", "每词元毫秒"),
     "caption.roofline": (
-        "Each point is an operator; the higher above the left slope, the better memory is used.",
+        "Each point is an operator; the nearer below the slope, the better memory is used; below "
+        "the flat line, arithmetic.",
         "每个点是一个算子：横轴为每字节运算数，纵轴为实际 GFLOP/s，斜线为读带宽上限，"
         "水平线为 fp32 乘加上限。",
     ),
