@@ -38,11 +38,19 @@ SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
 PROMPTS = ".jp-CodeCell .jp-InputArea-prompt"
-ERRORS = "[data-mime-type='application/vnd.jupyter.error']"
-DONE = f"""() => document.querySelector("{ERRORS}") ||
+TRACEBACK = "Traceback (most recent call last)"
+ON_STDERR = "[data-mime-type$='jupyter.stderr'], [data-mime-type$='jupyter.error']"
+DONE = f"""() =>
+    [...document.querySelectorAll("{ON_STDERR}")]
+    .some(it => it.textContent.includes('{TRACEBACK}')) ||
     [...document.querySelectorAll('{PROMPTS}')]
     .every(it => /^\\[\\d+\\]:$/.test(it.textContent.trim()))"""
 
+# JupyterLab stumbles over what is run before its kernel is connected, or loses it.
+CONNECTED = """() => {
+    const session = globalThis.jupyterapp?.shell.currentWidget?.sessionContext;
+    return session?.isReady && session.session?.kernel?.connectionStatus === 'connected';
+}"""
 BEGUN = f"""() => [...document.querySelectorAll('{PROMPTS}')]
     .some(it => /\\[[*\\d]/.test(it.textContent))"""
 ASKED = ".jp-Dialog .jp-mod-accept"
@@ -50,6 +58,23 @@ BEGUN_OR_ASKED = f"""() => document.querySelector('{ASKED}') || ({BEGUN})()"""
 # Cells that wait for their turn have a star.
 SETTLED = f"""() => ({DONE})() || ![...document.querySelectorAll('{PROMPTS}')]
     .some(it => it.textContent.includes('*'))"""
+
+BROKEN = {
+    "cells": [
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "id": str(number),
+            "metadata": {},
+            "outputs": [],
+            "source": source,
+        }
+        for number, source in enumerate(("print(1)", "1 / 0", "print(2)"))
+    ],
+    "metadata": {"kernelspec": {"display_name": "", "language": "python", "name": "python3"}},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
 
 NEW_PICTURE = """([view, before]) => {
     const it = view.querySelector('img');
@@ -64,6 +89,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, embedded_gguf: Path) -> Iterat
     folder = tmp_path_factory.mktemp("lab")
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         shutil.copy(notebook, folder)
+    (folder / "broken.ipynb").write_text(json.dumps(BROKEN))
     homes = {name: str(tmp_path_factory.mktemp(name)) for name in JUPYTER_FOLDERS}
     for name, settings in SETTINGS.items():
         kept = Path(homes["JUPYTER_CONFIG_DIR"], "lab/user-settings/@jupyterlab", name)
@@ -88,6 +114,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, embedded_gguf: Path) -> Iterat
         ),
         *("--ServerApp.ip=127.0.0.1", "--IdentityProvider.token=", "--ServerApp.password="),
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.expose_app_in_browser=True",
     ]
     log = tmp_path_factory.mktemp("log") / "lab.log"
     with (
@@ -118,12 +145,19 @@ def _wait_for(url: str, server: subprocess.Popen[bytes]) -> None:
 def tab(lab: str, visitor: Visitor, request: pytest.FixtureRequest) -> Watched:
     """A notebook in which Run → Run All Cells was chosen, and everything ran."""
     name = str(request.param)
-    tab = visitor.open(f"{lab}/lab/workspaces/{name}/tree/{name}.ipynb", wait_ms=_WAIT_MS)
-    tab.page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for()
+    tab = opened(lab, visitor, name)
     run_all(tab)
     tab.screenshot(f"lab-{name}")
     assert errors(tab) == []
     assert tab.page.evaluate(DONE), tab.page.locator(PROMPTS).all_inner_texts()
+    return tab
+
+
+def opened(lab: str, visitor: Visitor, name: str) -> Watched:
+    """A notebook whose kernel waits for cells."""
+    tab = visitor.open(f"{lab}/lab/workspaces/{name}/tree/{name}.ipynb", wait_ms=_WAIT_MS)
+    tab.page.wait_for_function(CONNECTED)
+    tab.page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for()
     return tab
 
 
@@ -139,7 +173,7 @@ def came(tab: Watched, condition: str, within_ms: int) -> bool:
 
 
 def run_all(tab: Watched) -> None:
-    """Run → Run All Cells, until all ran: what is chosen before a kernel is heard of is lost."""
+    """Run → Run All Cells, once more where that was lost on a kernel not yet heard of."""
     page = tab.page
     for _ in range(8):
         page.click('.lm-MenuBar-itemLabel:text-is("Run")')
@@ -155,12 +189,20 @@ def run_all(tab: Watched) -> None:
 
 def errors(tab: Watched) -> list[str]:
     """Tracebacks in the notebook."""
-    return list(tab.page.locator(ERRORS).all_inner_texts())
+    return list(tab.page.locator(ON_STDERR).filter(has_text=TRACEBACK).all_inner_texts())
 
 
 def view(tab: Watched, title: str) -> Any:
     """The live view with this title."""
     return tab.page.locator(".dl-view.lm-Widget", has_text=title).first
+
+
+def test_a_cell_that_fails_is_noticed(lab: str, visitor: Visitor) -> None:
+    tab = opened(lab, visitor, "broken")
+    run_all(tab)
+
+    (error,) = errors(tab)
+    assert "ZeroDivisionError" in error
 
 
 @pytest.mark.parametrize("tab", ["03_profile_and_roofline"], indirect=True)
