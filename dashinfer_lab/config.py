@@ -22,6 +22,7 @@ __all__ = [
     "embedded_override",
     "expanded",
     "notebook_proxy",
+    "ntk_stage",
     "profile_from_start",
     "silence_gradio",
 ]
@@ -84,11 +85,18 @@ class ModelConfig:
     """Whether every row of the head has length 1."""
     logn: int | None = None
     """Length beyond which queries grow by the logarithm of their position to this base."""
+    ntk_length: int | None = None
+    """Prompt length beyond which the base of rotation grows with the prompt: see `ntk_stage`."""
     local_rope: RopeConfig | None = None
     """Rotary embedding of the layers that `local_layers` marks, where it is another."""
     local_layers: tuple[bool, ...] = ()
     windows: tuple[int | None, ...] = ()
     """Keys that rows of each layer see, the last ones; None is all. Empty: all, in every layer."""
+
+    @property
+    def num_rotary_stages(self) -> int:
+        """How many bases of rotation prompts of different lengths have, 1 for most models."""
+        return 1 + ntk_stage(self.context_length, self.ntk_length)
 
     def rope_of(self, layer: int) -> RopeConfig:
         """Rotary embedding of that layer."""
@@ -98,6 +106,15 @@ class ModelConfig:
     def window(self, layer: int) -> int | None:
         """How many of the last keys a row of that layer sees; None is all of them."""
         return self.windows[layer] if self.windows else None
+
+
+def ntk_stage(prompt_length: int, ntk_length: int | None) -> int:
+    """How often a prompt doubled the length that rotation was trained for; 0 within it.
+
+    Qwen's base then is multiplied by (2^(stage + 1) - 1)^(D / (D - 2)) (Bai et al. 2023, 2.3). It
+    follows the prompt: an answer keeps the base that its prompt began with.
+    """
+    return 0 if ntk_length is None else (max(prompt_length - 1, 0) // ntk_length).bit_length()
 
 
 def cache_root() -> Path:

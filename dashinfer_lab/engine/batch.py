@@ -40,6 +40,7 @@ class Chunk:
     decoding: the tokens follow a drawn one.  reaches_end: no known token is left to compute.
     stop_ids: drawn ids after which nothing is to be computed.
     num_shared: first tokens of the request that were found computed.
+    prompt_length: tokens of the request's prompt.
     """
 
     request_id: int
@@ -54,6 +55,7 @@ class Chunk:
     reaches_end: bool = False
     stop_ids: Sequence[int] = ()
     num_shared: int = 0
+    prompt_length: int = 0
 
 
 @dataclass(frozen=True, slots=True)

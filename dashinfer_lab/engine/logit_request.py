@@ -34,6 +34,7 @@ class LogitRequest(Request):
     ) -> None:
         needed = positions[-1] + 1  # no position depends on a later token
         super().__init__(request_id, token_ids[:needed], needed, arrival_seconds)
+        self.prompt_length = len(token_ids)
         self.answer: Final[SimpleQueue[NDArray[np.float32] | DashInferLabError]] = SimpleQueue()
         self._positions: Final = positions
         self._rows: Final = np.empty((len(positions), vocab_size), np.float32)

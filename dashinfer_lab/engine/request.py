@@ -83,6 +83,7 @@ class Request(ABC):
         self.options: Final = options or RequestOptions()
         self.leader: Final = leader
         self.num_leading: Final = len(token_ids)
+        self.prompt_length = len(token_ids)
         self.rank: tuple[float, int] = (arrival_seconds, request_id)
         self.chain: PrefixChain | None = None
         self.num_pages_kept = 0
@@ -195,6 +196,7 @@ class Request(ABC):
             reaches_end=span.end == self.num_tokens,
             stop_ids=self.stop_ids,
             num_shared=self.num_shared,
+            prompt_length=self.prompt_length,
         )
 
     @abstractmethod

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.engine.batch import Chunk, ChunkResult
 from dashinfer_lab.engine.processed import ProcessedDraws
-from dashinfer_lab.engine.step_inputs import MAX_WALKS, AttentionShape, StepInputs
+from dashinfer_lab.engine.step_inputs import MAX_WALKS, AttentionShape, RotationTables, StepInputs
 from dashinfer_lab.errors import EngineError, SamplingError
 from dashinfer_lab.kvcache import PAGE_SIZE, PrefixKey
 from dashinfer_lab.lower import Memory, ProgramPlan, instantiate
@@ -92,6 +92,7 @@ class CompiledRunner:
                 partial_floats=plan.num_kv_heads * partial_floats(plan.head_dim, heads_per_kv),
                 num_threads=pool.num_threads,
             ),
+            rotation=RotationTables(artifact.config.context_length, artifact.config.ntk_length),
         )
         self._processed: ProcessedDraws | None = None
         self._memory = Memory(plan, artifact, self.inputs.arrays(), self.cache)
@@ -115,6 +116,7 @@ class CompiledRunner:
             scheme=metadata.get("scheme", ""),
             kv_format="fp32",
             rotary_base=self._artifact.config.rope.theta,
+            ntk_length=self._artifact.config.ntk_length,
         )
 
     def copy_page(self, source: int, target: int) -> None:
@@ -136,7 +138,8 @@ class CompiledRunner:
     @property
     def max_walks(self) -> int:
         """Most tokens each request may draw in one `walk`."""
-        return MAX_WALKS
+        # The kernel that goes on to the next token knows positions, not rows of rotary tables.
+        return MAX_WALKS if self._artifact.config.num_rotary_stages == 1 else 1
 
     def walk(self, chunks: Sequence[Chunk], most: int) -> list[list[ChunkResult]]:
         """Decode up to `most` tokens of every chunk in one foreign call; results walk by walk."""

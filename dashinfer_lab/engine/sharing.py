@@ -99,6 +99,6 @@ class PageSharing:
     def _chain(self, request: Request) -> PrefixChain:
         if request.chain is None:
             assert self._key is not None
-            root = self._key.root(request.options.cache_salt)
+            root = self._key.root(request.options.cache_salt, request.prompt_length)
             request.chain = PrefixChain(root, request.token_ids, self._pool.page_size)
         return request.chain

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dashinfer_lab.config import ntk_stage
 from dashinfer_lab.engine.batch import Chunk
 from dashinfer_lab.engine.draws import DrawArrays
 from jit_kernels.kernels.advance import STOP_IDS
 from jit_kernels.runtime.buffers import aligned
 
-__all__ = ["MAX_WALKS", "AttentionShape", "StepInputs"]
+__all__ = ["MAX_WALKS", "AttentionShape", "RotationTables", "StepInputs"]
 
 _ITEM_WORDS = 8
 _SPLIT_WORDS = 4
@@ -42,6 +43,18 @@ class AttentionShape:
     num_threads: int
 
 
+@dataclass(frozen=True, slots=True)
+class RotationTables:
+    """Where the rotary table of each stage begins: one after another, a row a position."""
+
+    context_length: int
+    ntk_length: int | None
+
+    def first_row(self, prompt_length: int) -> int:
+        """Row of position 0 for the tokens of a request with so long a prompt."""
+        return self.context_length * ntk_stage(prompt_length, self.ntk_length)
+
+
 class StepInputs:
     """Token ids, positions, cache slots, attention items and sampling of one step."""
 
@@ -54,12 +67,15 @@ class StepInputs:
         logits_stride: int,
         vocab_size: int,
         attention: AttentionShape,
+        rotation: RotationTables,
     ) -> None:
         self._attention = attention
+        self._rotation = rotation
         self.num_tokens = aligned(1, np.int64)
         self.num_logit_rows = aligned(1, np.int64)
         self.token_ids = aligned(max_tokens, np.int32)
         self.positions = aligned(max_tokens, np.int32)
+        self.rotary_rows = aligned(max_tokens, np.int32)
         self.slots = aligned(max_tokens, np.int64)
         self.logit_rows = aligned(max_logit_rows, np.int32)
         self.num_items = aligned(1, np.int64)
@@ -124,6 +140,8 @@ class StepInputs:
         self.token_ids[row : row + length] = chunk.token_ids
         positions = np.arange(chunk.start, chunk.start + length)
         self.positions[row : row + length] = positions
+        first = self._rotation.first_row(chunk.prompt_length)
+        self.rotary_rows[row : row + length] = positions + first
         pages = self.page_tables[table : table + len(chunk.page_table)]
         pages[:] = chunk.page_table
         offsets = positions % page_size

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.config import ModelConfig, RopeConfig
 from dashinfer_lab.graph.attention_options import alibi_slopes, logn_table
-from dashinfer_lab.graph.functions import ACTIVATION_BITS, DOMAIN, OPSET
+from dashinfer_lab.graph.functions import ACTIVATION_BITS, DOMAIN, OPSET, ROTARY_IDS
 from dashinfer_lab.graph.model_graph import ModelGraph
 from dashinfer_lab.graph.nodes import NodeBuilder, Value, shaped, tensor
 from dashinfer_lab.graph.rope import head_order, rotary_table
@@ -50,6 +50,9 @@ class GraphBuilder(NodeBuilder):
         self._cache_outputs: list[ir.Value] = []
         self.input_ids = Value(self, tensor("input_ids", "INT64", ["B", "S"]), 0)
         self._position_ids = tensor("position_ids", "INT64", ["B", "S"])
+        self._rotary_ids = self._position_ids
+        if config.num_rotary_stages > 1:
+            self._rotary_ids = tensor(ROTARY_IDS, "INT64", ["B", "S"])
         self._rotary: dict[RopeConfig, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
         self._head_order = head_order(config.rope, config.head_dim)
         self._tables: dict[str, NDArray[np.float32]] = {}
@@ -146,7 +149,7 @@ class GraphBuilder(NodeBuilder):
         place = "rope.local" if rope and rope == self._config.local_rope else "rope"
         attributes = {"num_heads": num_heads, "interleaved": 0}
         tables = [self._table(f"{place}.cos", cos), self._table(f"{place}.sin", sin)]
-        inputs = [x.source, *tables, self._position_ids]
+        inputs = [x.source, *tables, self._rotary_ids]
         turned = self._node("RotaryEmbedding", f"{x.source.name}.rotary", inputs, attributes)
         return self._feature(turned, x.num_features)
 
@@ -201,8 +204,9 @@ class GraphBuilder(NodeBuilder):
         return self._feature(attended, num_heads * head_dim)
 
     def _logn(self, queries: Value, trained_length: int) -> Value:
-        table = logn_table(trained_length, self._config.context_length)
-        inputs = [queries.source, self._table("logn", table), self._position_ids]
+        one = logn_table(trained_length, self._config.context_length)
+        table = np.tile(one, self._config.num_rotary_stages)
+        inputs = [queries.source, self._table("logn", table), self._rotary_ids]
         scaled = self._node("LogN", f"{queries.source.name}.logn", inputs, domain=DOMAIN)
         return self._feature(scaled, queries.num_features)
 
@@ -232,8 +236,9 @@ class GraphBuilder(NodeBuilder):
         import onnx_ir as ir
 
         logits.source.name = "logits"
+        positions = list(dict.fromkeys([self._position_ids, self._rotary_ids]))
         graph = ir.Graph(
-            [self.input_ids.source, self._position_ids, *self._cache_inputs],
+            [self.input_ids.source, *positions, *self._cache_inputs],
             [logits.source, *self._cache_outputs],
             nodes=list(self._nodes.values()),
             initializers=list(self._initializers.values()),

@@ -13,9 +13,11 @@ from dashinfer_lab.graph.attention_options import ATTENTION_BODIES
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["ACTIVATION_BITS", "DOMAIN", "OPSET", "local_function"]
+__all__ = ["ACTIVATION_BITS", "DOMAIN", "OPSET", "ROTARY_IDS", "local_function"]
 
 DOMAIN = "dashinfer_lab"
+ROTARY_IDS = "rotary_ids"
+"""Input beside position_ids: where the base of rotation follows the prompt, rows of its table."""
 OPSET = 24
 ACTIVATION_BITS = "dashinfer_lab.activation_bits"
 """Metadata of a node that unpacks integers: to how many bits the rows they meet are quantised.

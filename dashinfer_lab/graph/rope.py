@@ -6,6 +6,7 @@ faster bases only beyond the context length, which no request exceeds.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, floor, log, pi
 
 import numpy as np
@@ -25,19 +26,31 @@ Frequencies = NDArray[np.float64]
 def rotary_table(
     config: ModelConfig, rope: RopeConfig
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return cos and sin of p * frequency, each float32 [context_length, D/2].
+    """Return cos and sin of p * frequency, each float32 [stages * context_length, D/2].
 
     Computed in float64 and rounded once, so that large positions keep their accuracy. Where only a
-    part of each head turns, the pairs after it have cosine 1 and sine 0: see `head_order`.
+    part of each head turns, the pairs after it have cosine 1 and sine 0: see `head_order`. A model
+    whose base follows the prompt has all positions once for each of its stages.
     Raises UnsupportedModelError for a scaling this version does not know.
     """
     rotary_dim = int(config.head_dim * rope.partial_factor)
     still = ((0, 0), (0, (config.head_dim - rotary_dim) // 2))
     positions = np.arange(config.context_length, dtype=np.float64)
-    angle = np.outer(positions, inverse_frequencies(rope, rotary_dim))
+    bases = [
+        replace(rope, theta=rope.theta * _ntk_growth(stage, rotary_dim))
+        for stage in range(config.num_rotary_stages)
+    ]
+    angle = np.concatenate(
+        [np.outer(positions, inverse_frequencies(base, rotary_dim)) for base in bases]
+    )
     gain = rope.attention_factor
     cos = np.pad(gain * np.cos(angle), still, constant_values=1)
     return cos.astype(np.float32), np.pad(gain * np.sin(angle), still).astype(np.float32)
+
+
+def _ntk_growth(stage: int, rotary_dim: int) -> float:
+    """What a base is multiplied by: the slowest pair then turns 2^(stage + 1) - 1 times slower."""
+    return 1.0 if stage == 0 else (2.0 ** (stage + 1) - 1) ** (rotary_dim / (rotary_dim - 2))
 
 
 def head_order(rope: RopeConfig, head_dim: int) -> tuple[int, ...]:

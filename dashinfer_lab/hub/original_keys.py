@@ -22,6 +22,7 @@ class Peculiarities(TypedDict, total=False):
     alibi: bool
     unit_head: bool
     logn: int
+    ntk_length: int
 
 
 Translated = tuple[Config, Peculiarities]
@@ -173,8 +174,6 @@ def _qwen(config: Config) -> Translated:
     _require_settled(config, {"num_key_value_heads": (heads,)})
     _require_settled(config, {"kv_channels": (sizes["hidden_size"] / heads,), "head_dim": ()})
     trained = size_of(config, "seq_length")
-    if switch_of(config, "use_dynamic_ntk", default=True):
-        sizes["max_position_embeddings"] = min(sizes["max_position_embeddings"], trained)
     common = {
         **config,
         **sizes,
@@ -184,7 +183,12 @@ def _qwen(config: Config) -> Translated:
         "use_dynamic_ntk": None,
         "use_logn_attn": None,
     }
-    return common, {"logn": trained} if switch_of(config, "use_logn_attn", default=True) else {}
+    beyond: Peculiarities = {}
+    if switch_of(config, "use_logn_attn", default=True):
+        beyond["logn"] = trained
+    if switch_of(config, "use_dynamic_ntk", default=True):
+        beyond["ntk_length"] = trained
+    return common, beyond
 
 
 def _size_by(config: Config, *keys: str) -> int:

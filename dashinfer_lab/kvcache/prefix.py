@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final
 
+from dashinfer_lab.config import ntk_stage
 from dashinfer_lab.errors import EngineError
 from dashinfer_lab.kvcache.pool import PagePool
 
@@ -30,7 +31,8 @@ class PrefixKey:
     """All that changes keys and values beside the tokens.
 
     model: whose weights.  scheme: format the weights are stored in.  kv_format: format of the
-    pages.  rotary_base: of this request's positions.  adapter: weights added to the model's.
+    pages.  rotary_base: of positions.  adapter: weights added to the model's.
+    ntk_length: length of prompts beyond which the base grows.
     """
 
     model: str
@@ -38,10 +40,12 @@ class PrefixKey:
     kv_format: str
     rotary_base: float
     adapter: str | None = None
+    ntk_length: int | None = None
 
-    def root(self, salt: str | None) -> bytes:
-        """The digest that every chain under this key and salt begins with."""
+    def root(self, salt: str | None, prompt_length: int = 0) -> bytes:
+        """The digest that every chain under this key and salt begins with, for such prompts."""
         words = [self.model, self.scheme, self.kv_format, self.rotary_base, self.adapter, salt]
+        words.append(ntk_stage(prompt_length, self.ntk_length))
         return _digest(json.dumps(words).encode())
 
 

@@ -105,9 +105,18 @@ class _Checker:
 
     def _rotary(self, op: Op, width: int) -> None:
         self._heads(op, width)
+        self._require_staged(op, op["staged"])
         for table in (op["cos"], op["sin"]):
-            shape = (self._config.context_length, self._config.head_dim // 2)
-            self._require(op, table, shape)
+            self._require(op, table, (self._num_rotary_rows, self._config.head_dim // 2))
+
+    @property
+    def _num_rotary_rows(self) -> int:
+        return self._config.context_length * self._config.num_rotary_stages
+
+    def _require_staged(self, op: Op, staged: bool) -> None:
+        """Check that a table of positions is read by the rows that the configuration gives it."""
+        if staged is not (self._config.num_rotary_stages > 1):
+            _refuse(op, "reads its table of positions by other rows than the configuration's")
 
     def _heads(self, op: Op, width: int) -> None:
         heads, head_dim = op["num_heads"], self._config.head_dim
@@ -129,7 +138,8 @@ class _Checker:
         if "slopes" in op.attributes:
             self._require(op, op["slopes"], (config.num_heads,))
         if "query_scale" in op.attributes:
-            self._require(op, op["query_scale"], (config.context_length,))
+            self._require_staged(op, op["scale_staged"])
+            self._require(op, op["query_scale"], (self._num_rotary_rows,))
         self._layers.append(op.layer)
         return config.num_heads * config.head_dim
 

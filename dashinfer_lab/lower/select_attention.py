@@ -31,7 +31,7 @@ def select_rope_append(calls: Calls, op: Op) -> None:
     operands: dict[str, Operand] = {
         "qkv": calls.place(query),
         "qkv_stride": query.stride,
-        "positions": StepOperand("positions"),
+        "positions": StepOperand("rotary_rows" if op.attributes.get("staged") else "positions"),
         "cos": TensorOperand((op["cos"],)) if turns else NothingOperand(),
         "sin": TensorOperand((op["sin"],)) if turns else NothingOperand(),
         "slots": StepOperand("slots"),

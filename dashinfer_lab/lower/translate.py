@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dashinfer_lab.errors import UnsupportedModelError
-from dashinfer_lab.graph.functions import ACTIVATION_BITS
+from dashinfer_lab.graph.functions import ACTIVATION_BITS, ROTARY_IDS
 from dashinfer_lab.lower.calls import LOGITS
 from dashinfer_lab.lower.ops import Op, OpKind, Weight
 
@@ -46,7 +46,7 @@ class _Translator:
         self._weights: dict[str, Weight] = {}
         self._windows: dict[str, int] = {}
         self._slopes: dict[str, str] = {}
-        self._scaled: dict[str, tuple[str, str]] = {}
+        self._scaled: dict[str, tuple[str, str, bool]] = {}
         self._initializers = frozenset(model.graph.initializers)
         self._methods: dict[str, Callable[[ir.Node], None]] = {
             **dict.fromkeys(_WEIGHT_FORMATS, self._unpack),
@@ -179,8 +179,9 @@ class _Translator:
             raise UnsupportedModelError(
                 f"node {node.name!r}: pairs must turn half a head apart, as `convert` writes them"
             )
-        x, cos, sin = (_name(value) for value in node.inputs[:3])
+        x, cos, sin, rows = (_name(value) for value in node.inputs)
         attributes = {"cos": cos, "sin": sin, "num_heads": _integer(node, "num_heads")}
+        attributes["staged"] = rows == ROTARY_IDS
         self._emit("rotary", node, [x], attributes)
 
     def _causal_window(self, node: ir.Node) -> None:
@@ -190,8 +191,8 @@ class _Translator:
         self._slopes[_name(node.outputs[0])] = _name(node.inputs[2])
 
     def _logn(self, node: ir.Node) -> None:
-        x, table = (_name(value) for value in node.inputs[:2])
-        self._scaled[_name(node.outputs[0])] = (x, table)
+        x, table, rows = (_name(value) for value in node.inputs)
+        self._scaled[_name(node.outputs[0])] = (x, table, rows == ROTARY_IDS)
 
     def _attention(self, node: ir.Node) -> None:
         attributes: dict[str, Any] = {
@@ -202,7 +203,7 @@ class _Translator:
         }
         query, key, value = (_name(each) for each in node.inputs[:3])
         if query in self._scaled:
-            query, attributes["query_scale"] = self._scaled[query]
+            query, attributes["query_scale"], attributes["scale_staged"] = self._scaled[query]
         if "softcap" in node.attributes:
             attributes["softcap"] = _number(node, "softcap")
         if node.inputs[3] is not None:

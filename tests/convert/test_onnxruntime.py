@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.config import ModelConfig, ntk_stage
 from dashinfer_lab.convert import Artifact
 from dashinfer_lab.convert.converter import convert
 from dashinfer_lab.quantize import QuantizedRows, dequantize
@@ -58,8 +58,9 @@ def stored_weights(artifact: Artifact, shapes: dict[str, tuple[int, ...]]) -> di
 class Runtime:
     """The artifact's graph file, opened as any ONNX user would."""
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(self, artifact: Artifact, prompt_length: int = 0) -> None:
         self.config = artifact.config
+        self.prompt_length = prompt_length
         self.session = onnxruntime.InferenceSession(artifact.graph_path)
 
     def empty(self) -> list[NDArray[np.float32]]:
@@ -71,6 +72,9 @@ class Runtime:
     ) -> tuple[NDArray[np.float32], list[NDArray[np.float32]]]:
         positions = np.arange(start, start + len(token_ids))
         feeds: dict[str, Any] = {"input_ids": token_ids[None], "position_ids": positions[None]}
+        if self.config.num_rotary_stages > 1:
+            stage = ntk_stage(self.prompt_length, self.config.ntk_length)
+            feeds["rotary_ids"] = feeds["position_ids"] + stage * self.config.context_length
         for layer in range(self.config.num_layers):
             feeds[f"past_key.{layer}"] = past[2 * layer]
             feeds[f"past_value.{layer}"] = past[2 * layer + 1]

@@ -27,7 +27,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_graph_computes_what_transformers_does(
     tmp_path: Path, case: FamilyCase, cuts: list[int]
 ) -> None:
-    runtime = Runtime(converted(case, tmp_path, "fp32"))
+    runtime = Runtime(converted(case, tmp_path, "fp32"), NUM_TOKENS)
     ids = np.array(token_ids())
     past, found = runtime.empty(), []
     for start, stop in zip([0, *cuts], cuts, strict=False):

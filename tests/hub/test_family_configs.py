@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import ceil, log2
+
 import pytest
 
-from dashinfer_lab.config import RopeConfig
+from dashinfer_lab.config import RopeConfig, ntk_stage
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub import model_config
 
@@ -322,6 +324,22 @@ def test_both_generations_of_qwens_keys_are_read(stated: dict[str, object]) -> N
 
 def test_queries_that_do_not_grow_have_no_base() -> None:
     assert model_config(QWEN | {"use_logn_attn": False}).logn is None
+
+
+def test_the_base_of_a_qwen_follows_the_prompt_where_asked() -> None:
+    plain, stretched = model_config(QWEN), model_config(QWEN | {"use_dynamic_ntk": True})
+
+    assert (plain.ntk_length, plain.num_rotary_stages) == (None, 1)
+    assert (stretched.ntk_length, stretched.num_rotary_stages) == (8192, 3)
+    assert stretched.context_length == 32768
+
+
+@pytest.mark.parametrize("length", [1, 59, 60, 61, 120, 121, 240, 241, 480, 481])
+def test_stages_are_the_powers_of_two_that_qwens_own_formula_gives(length: int) -> None:
+    alpha = max(2 ** ceil(log2(length / 60) + 1) - 1, 1)
+
+    assert 2 ** (ntk_stage(length, 60) + 1) - 1 == alpha
+    assert ntk_stage(length, None) == 0
 
 
 @pytest.mark.parametrize(

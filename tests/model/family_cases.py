@@ -316,6 +316,10 @@ CASES = (
     ),
     FamilyCase("qwen", QWEN_CONFIG, QWEN_LAYER, QWEN_NAMES, common=False),
     FamilyCase(
+        "qwen, stretched", {**QWEN_CONFIG, "use_dynamic_ntk": True, "seq_length": 60}, QWEN_LAYER,
+        QWEN_NAMES, common=False,
+    ),
+    FamilyCase(
         "chatglm", {**CHATGLM_CONFIG, "rope_ratio": 50}, CHATGLM_LAYER, CHATGLM_NAMES, common=False
     ),
     FamilyCase(
