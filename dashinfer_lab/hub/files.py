@@ -20,6 +20,7 @@ from dashinfer_lab.errors import CheckpointError
 __all__ = [
     "confined",
     "parse_json_object",
+    "read_bounded_text",
     "read_bytes_at",
     "read_json_object",
     "require_file",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _JSON_LIMIT_BYTES = 256 << 20
+_TEXT_LIMIT_BYTES = 1 << 20
 
 
 def confined(directory: Path, name: str) -> Path:
@@ -59,6 +61,14 @@ def require_file(path: Path) -> None:
     """Raise CheckpointError for a pipe or device, at which a reader might wait for ever."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise CheckpointError(f"{path} cannot be read: it is not a file")
+
+
+def read_bounded_text(path: Path) -> str:
+    """Read a short text, such as a chat template; raises CheckpointError for one of a megabyte."""
+    require_file(path)
+    if path.stat().st_size > _TEXT_LIMIT_BYTES:
+        raise CheckpointError(f"{path} is larger than {_TEXT_LIMIT_BYTES} bytes: not a short text")
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def read_json_object(path: Path) -> dict[str, object]:

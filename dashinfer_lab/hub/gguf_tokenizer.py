@@ -74,7 +74,9 @@ def _pieces(metadata: Mapping[str, object]) -> dict[str, object]:
             f"the GGUF vocabulary has {len(tokens)} tokens, tokenizer.ggml.scores does not have as "
             "many scores"
         )
-    numbers = cast("list[float]", scores)
+    numbers = [score for score in cast("list[object]", scores) if isinstance(score, int | float)]
+    if len(numbers) != len(tokens):
+        raise CheckpointError("the GGUF vocabulary's tokenizer.ggml.scores are not all numbers")
     pieces = [
         Piece(token, score, kind)
         for token, score, kind in zip(tokens, numbers, _kinds(metadata, tokens), strict=True)
@@ -145,7 +147,7 @@ def _kinds(metadata: Mapping[str, object], tokens: list[str]) -> list[int]:
             f"the GGUF vocabulary has {len(tokens)} tokens, tokenizer.ggml.token_type does not "
             "have as many types"
         )
-    return cast("list[int]", kinds)
+    return cast("list[int]", kinds)  # another value is of no kind
 
 
 def _added_tokens(metadata: Mapping[str, object], tokens: list[str]) -> list[dict[str, object]]:

@@ -124,7 +124,8 @@ def _instead(names: set[str]) -> str:
     if pickles:
         return (
             f"{pickles[0]} is a pickle, which can run code when it is loaded: it is refused. Look "
-            "for the model's safetensors version."
+            "for the model's safetensors version; if you trust this one, load it with transformers "
+            "yourself and give LLM the model."
         )
     return f"It is no language model, or its weights lie in a subdirectory. {WAY_OUT}."
 

@@ -29,7 +29,8 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
         if path.suffix != ".gguf":
             raise CheckpointError(
                 f"{path} is not a GGUF file. Give the directory that holds the model's "
-                "config.json and safetensors files; pickles (.bin, .pt) are not read."
+                "config.json and safetensors files. Pickles (.bin, .pt) can run code: load one "
+                "that you trust with transformers yourself, and give LLM the model."
             )
         return GgufCheckpoint(path)
     if not path.is_dir():

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from math import isfinite
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.special_tokens import added_token
@@ -100,6 +101,8 @@ def _check(pieces: Sequence[Piece], origin: str) -> None:
         raise CheckpointError(f"{origin} names no piece for what is unknown")
     seen: set[str] = set()
     for piece in pieces:
+        if not isfinite(piece.score):
+            raise CheckpointError(f"{origin}: {piece.text!r:.80} has the score {piece.score}")
         if piece.text in seen or not piece.text:
             raise CheckpointError(f"{origin} holds the piece {piece.text!r} twice, or an empty one")
         seen.add(piece.text)

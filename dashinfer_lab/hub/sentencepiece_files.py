@@ -72,6 +72,10 @@ def _parsed(path: Path) -> Any:
         raise CheckpointError(
             f"{path} is no SentencePiece model: {error}. Download it again."
         ) from error
+    spec = model.trainer_spec
+    texts = [*(it.piece for it in model.pieces), spec.bos_piece, spec.eos_piece, spec.unk_piece]
+    if not all(isinstance(text, str) for text in texts):  # bytes stand for what is no UTF-8
+        raise CheckpointError(f"{path} holds pieces that are no UTF-8 text. Download it again.")
     if not model.pieces:
         raise CheckpointError(f"{path} is a SentencePiece model without pieces. Download it again.")
     return model

@@ -95,5 +95,6 @@ def _pickle_hint(directory: Path) -> str:
         return "Give a directory with model.safetensors, or a GGUF file."
     return (
         f"{pickles[0]} is a pickle, which can run code when it is loaded: it is refused. Use the "
-        "model's safetensors files."
+        "model's safetensors files. If you trust this one, load it with transformers yourself and "
+        "give LLM the model, or what its save_pretrained writes."
     )

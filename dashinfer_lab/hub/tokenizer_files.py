@@ -9,6 +9,7 @@ from typing import cast
 from dashinfer_lab.hub.chat_formats import built_in_format, has_own_format, repaired_template
 from dashinfer_lab.hub.files import (
     confined,
+    read_bounded_text,
     read_json_object,
     token_ids,
     write_atomically,
@@ -42,7 +43,7 @@ def copy_tokenizer(source: Path, config: Mapping[str, object], directory: Path) 
         settings = dict(settings if made is None else made.settings)
         template = confined(source, "chat_template.jinja")
         if template.is_file():
-            settings["chat_template"] = template.read_text(encoding="utf-8", errors="replace")
+            settings["chat_template"] = read_bounded_text(template)
         content = None if made is None else dict(made.content)
         if has_own_format(config):
             content = read_json_object(path) if content is None else content

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from dashinfer_lab.errors import TokenizerError
+from dashinfer_lab.hub.files import confined, read_bounded_text
 
 __all__ = ["TokenizerDefinition", "read_definition"]
 
@@ -40,23 +41,24 @@ class TokenizerDefinition:
 def read_definition(directory: Path) -> TokenizerDefinition:
     """Read the files of `directory`; only tokenizer.json must be there.
 
-    Raises TokenizerError.
+    Raises TokenizerError, CheckpointError for a link out of the directory.
     """
     if not (directory / "tokenizer.json").is_file():
         raise TokenizerError(
             f"{directory} holds no tokenizer.json. Add the model's own, or use "
             "prompt_token_ids, which need no tokenizer."
         )
-    tokenizer = _read_object(directory / "tokenizer.json")
+    tokenizer = _read_object(confined(directory, "tokenizer.json"))
     model = tokenizer.get("model")
     model = cast("dict[str, object]", model) if isinstance(model, dict) else {}
     _check_added_tokens(directory, model.get("vocab"), tokenizer.get("added_tokens"))
-    has_config = (directory / "tokenizer_config.json").is_file()
-    config = _read_object(directory / "tokenizer_config.json") if has_config else {}
+    config_path = confined(directory, "tokenizer_config.json")
+    has_config = config_path.is_file()
+    config = _read_object(config_path) if has_config else {}
     model_configs = [
         _read_object(path)
-        for path in (directory / "generation_config.json", directory / "config.json")
-        if path.is_file()
+        for name in ("generation_config.json", "config.json")
+        if (path := confined(directory, name)).is_file()
     ]
     bos_ids = [_ids(found.get("bos_token_id"), directory) for found in model_configs]
     first_bos = next((ids[0] for ids in bos_ids if ids), None)
@@ -140,11 +142,9 @@ def _ids(value: object, directory: Path) -> list[int]:
 
 def _chat_template(directory: Path, config: Mapping[str, object]) -> str | None:
     """Return the template named "default" or the only one; a file of its own comes first."""
-    path = directory / "chat_template.jinja"
+    path = confined(directory, "chat_template.jinja")
     if path.is_file():
-        if path.stat().st_size > _SIZE_LIMIT_BYTES:
-            raise TokenizerError(f"{path} is larger than {_SIZE_LIMIT_BYTES} bytes")
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_bounded_text(path)
     found = config.get("chat_template")
     if isinstance(found, list):
         entries = [_mapping(entry) for entry in cast("list[object]", found)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dashinfer_lab.errors import RequestError, TokenizerError
+from dashinfer_lab.hub.files import confined
 from dashinfer_lab.tokenizer.chat import (
     ChatTemplate,
     Message,
@@ -60,7 +62,7 @@ class Tokenizer:
         from tokenizers import Tokenizer as Loader
 
         definition = read_definition(Path(directory))
-        path = Path(directory) / "tokenizer.json"
+        path = confined(Path(directory), "tokenizer.json")
         try:
             loaded = Loader.from_buffer(path.read_bytes())
             loaded.encode("a")
@@ -92,13 +94,22 @@ class Tokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return the ids of `text`; special tokens spelled in it become their ids.
 
-        `add_special_tokens` adds what tokenizer.json's post-processor adds, such as BOS.
+        `add_special_tokens` adds what tokenizer.json's post-processor adds, such as BOS; of a BOS
+        that the text brings itself it warns, and takes one.
         Raises RequestError for what is not text.
         """
         try:
-            return self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
+            ids = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         except TypeError as error:
             raise RequestError(f"cannot encode {text!r:.80}: not valid Unicode text") from error
+        if not add_special_tokens or self.bos_id is None or ids[:2] != [self.bos_id] * 2:
+            return ids
+        warnings.warn(
+            f"the text begins with {self.token_text(self.bos_id)!r}, which is put before every "
+            "text: it is taken once",
+            stacklevel=2,
+        )
+        return self._begun_once(ids)
 
     def encode_plain(self, text: str) -> list[int]:
         """Return the ids of `text` alone: none that begin or end a sequence are added."""

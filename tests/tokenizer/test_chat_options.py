@@ -180,6 +180,12 @@ def test_a_template_as_long_as_a_book_is_refused() -> None:
         ChatTemplate("a" * ((1 << 18) + 1), {})
 
 
+def test_a_bos_that_a_prompt_brings_itself_is_taken_once_and_told(tokenizer: Tokenizer) -> None:
+    with pytest.warns(UserWarning, match="begins with '<s>'"):
+        assert tokenizer.encode("<s>hello") == tokenizer.encode("hello")
+    assert tokenizer.encode_plain("<s>hello") == tokenizer.encode("hello")
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 3])
 def test_a_chat_begins_with_one_bos_however_many_its_template_writes(
     tokenizer: Tokenizer, count: int

@@ -69,6 +69,24 @@ def test_bos_of_the_model_stands_in_where_no_tokenizer_config_is(directory: Path
     assert Tokenizer.load(directory).bos_id == 1  # from generation_config.json
 
 
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "config.json", "chat_template.jinja"])
+def test_a_link_out_of_the_directory_is_refused(directory: Path, tmp_path: Path, name: str) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.write_text("{}")
+    (directory / name).unlink(missing_ok=True)
+    (directory / name).symlink_to(outside)
+
+    with pytest.raises(CheckpointError, match="outside the model's directory"):
+        Tokenizer.load(directory)
+
+
+def test_a_template_of_a_megabyte_is_refused(directory: Path) -> None:
+    (directory / "chat_template.jinja").write_bytes(b"a" * ((1 << 20) + 1))
+
+    with pytest.raises(CheckpointError, match="not a short text"):
+        Tokenizer.load(directory)
+
+
 def test_truncation_and_padding_in_the_file_are_not_applied(directory: Path) -> None:
     truncation = {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0}
     edit(directory / "tokenizer.json", truncation=truncation)
@@ -200,6 +218,8 @@ def test_a_damaged_gguf_vocabulary_is_refused(change: dict[str, object], named: 
     ("change", "named"),
     [
         ({"tokenizer.ggml.scores": None}, "scores"),
+        ({"tokenizer.ggml.scores": ["1"] * len(PIECES)}, "not all numbers"),
+        ({"tokenizer.ggml.scores": [float("nan")] * len(PIECES)}, "the score nan"),
         ({"tokenizer.ggml.tokens": [*PIECES[:-1], "a"]}, "'a' twice"),
         ({"tokenizer.ggml.token_type": [1] * len(PIECES)}, "unknown"),
         ({"tokenizer.ggml.token_type": None}, "token_type"),
