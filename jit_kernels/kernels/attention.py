@@ -24,8 +24,10 @@ from jit_kernels.kernels.attention_items import (
     Cache,
     Unit,
 )
+from jit_kernels.kernels.attention_key_bias import KeyBias
 from jit_kernels.kernels.attention_scores import Scoring
-from jit_kernels.types import F32, I32, I64
+from jit_kernels.kernels.kv_pages import Layout
+from jit_kernels.types import F32, I32, I64, U8
 
 __all__ = [
     "ITEM_WORDS",
@@ -79,48 +81,75 @@ def attention(
     window: Value[I64],
     softcap: Value[F32],
     slopes: Array[F32],
+    key_bias: Array[F32],
+    cos: Array[F32],
+    sin: Array[F32],
+    segment_angles: Array[F32],
     *,
     head_dim: int,
     heads_per_kv: int,
+    kv_format: str = "fp32",
     windowed: bool = False,
     softcapped: bool = False,
     biased: bool = False,
+    key_biased: bool = False,
 ) -> None:
     """Attend from every row of every item; see the module's text for the operands.
 
     A row sees the last `window` keys where it is `windowed`; scores are `softcapped`, and `biased`
-    by `slopes` [heads]: see `attention_scores`.
+    by `slopes` [heads]: see `attention_scores`. Keys lack `key_bias` [kv heads][D] where it says
+    `key_biased`: see `attention_key_bias`.
     """
     scoring = Scoring(
         scale,
         softcap if softcapped else None,
         slopes if biased else None,
         window if windowed else None,
+        KeyBias(key_bias, cos, sin, segment_angles, head_dim) if key_biased else None,
     )
     scratch = workspace + worker().index * workspace_floats_per_worker
     tile = Tile.at(scratch, _capacity(heads_per_kv), head_dim)
-    cache = Cache(pages, page_tables, num_kv_heads, head_dim)
+    cache = Cache(Layout(kv_format, head_dim), pages.view(U8), page_tables, num_kv_heads)
     num_units = num_items[0] * num_kv_heads
     for number in claimed(counter, num_units):
+        later = minimum(number + worker().count, num_units - 1)
         unit = Unit.at(items, number, num_kv_heads, scoring.window)
-        own = scoring.of_heads(unit.kv_head * heads_per_kv)
-        head_offset = unit.kv_head * (heads_per_kv * head_dim)
-        rows = queries + unit.first_row * query_stride + head_offset
-        tile.clear(unit.num_rows * heads_per_kv)
-        for alone in if_else(unit.num_rows.equals(1)):
-            if alone:
-                later = minimum(number + worker().count, num_units - 1)
-                _walk_row(tile, rows, heads_per_kv, cache, items, number, later, own)
-            else:
-                gather(tile, rows, unit.num_rows, query_stride, heads_per_kv)
-                _walk_tile(tile, heads_per_kv, cache, unit, own)
+        rows = queries + unit.first_row * query_stride + unit.kv_head * (heads_per_kv * head_dim)
+        _walk(tile, rows, query_stride, heads_per_kv, cache, items, (number, later), scoring)
         for whole in if_else(unit.is_whole):
             if whole:
-                target = out + unit.first_row * out_stride + head_offset
-                _finish(tile, target, unit.num_rows, out_stride, heads_per_kv)
+                row = unit.first_row * out_stride + unit.kv_head * (heads_per_kv * head_dim)
+                _finish(tile, out + row, unit.num_rows, out_stride, heads_per_kv)
             else:
                 slot = unit.slot * num_kv_heads + unit.kv_head
                 _write_partial(tile, partials, slot, heads_per_kv)
+
+
+def _walk(
+    tile: Tile,
+    rows: Array[F32],
+    stride: Value[I64],
+    heads_per_kv: int,
+    cache: Cache,
+    items: Array[I64],
+    numbers: tuple[Value[I64], Value[I64]],
+    scoring: Scoring,
+) -> None:
+    """All segments of a unit; `numbers` are its own and that of one this worker may do next."""
+    unit = Unit.at(items, numbers[0], cache.num_kv_heads, scoring.window)
+    scoring = scoring.of_head(unit.kv_head, heads_per_kv)
+    num_queries = unit.num_rows * heads_per_kv
+    tile.clear(num_queries)
+    for alone in if_else(unit.num_rows.equals(1)):
+        if not alone:
+            gather(tile, rows, unit.num_rows, stride, heads_per_kv)
+        if scoring.key_bias is not None:
+            own = rows if alone else tile.queries
+            scoring.key_bias.pair(own, tile.pairs, num_queries)
+        if alone:
+            _walk_row(tile, rows, heads_per_kv, cache, items, numbers, scoring)
+        else:
+            _walk_tile(tile, heads_per_kv, cache, unit, scoring)
 
 
 def _walk_row(
@@ -129,11 +158,11 @@ def _walk_row(
     heads_per_kv: int,
     cache: Cache,
     items: Array[I64],
-    number: Value[I64],
-    later: Value[I64],
+    numbers: tuple[Value[I64], Value[I64]],
     scoring: Scoring,
 ) -> None:
-    """All segments of unit `number`, of one row; `later` is a unit this worker may do next."""
+    """All segments of a unit of one row."""
+    number, later = numbers
     unit = Unit.at(items, number, cache.num_kv_heads, scoring.window)
     for segment in loop(unit.first_segment, unit.end_segment):
         more = segment + 1 < unit.end_segment

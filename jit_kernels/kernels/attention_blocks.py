@@ -35,12 +35,11 @@ from jit_kernels.kernels.attention_items import (
     num_pages,
 )
 from jit_kernels.kernels.attention_scores import Scoring, Span
+from jit_kernels.kernels.kv_pages import Stored
 from jit_kernels.types import BOOL, F32, I64
 
 __all__ = ["Block", "Seen", "Tile", "merge_weights", "score_keys", "softmax_row", "weigh_values"]
 
-_LINE_BYTES = 64
-_TO_L2 = 2  # a prefetch's locality: a segment is too much for the first-level cache
 _UNROLLED_KEYS = 4
 _MINUS_INFINITY = float("-inf")
 Sums = Sequence[Sequence[Variable[F32]]]
@@ -50,6 +49,7 @@ Sums = Sequence[Sequence[Variable[F32]]]
 class Tile:
     """A unit's scratch: queries [q][D], scores [q][128], outputs [q][D], and scalars a query.
 
+    `pairs`, `turned` [q][D] and `added` [q][128] are what keys without their bias need.
     `highest` and `total` are the running m and l; `old_weight` and `new_weight` say how the
     segment just done merges into the running output.
     """
@@ -62,17 +62,20 @@ class Tile:
     total: Array[F32]
     old_weight: Array[F32]
     new_weight: Array[F32]
+    pairs: Array[F32]
+    turned: Array[F32]
+    added: Array[F32]
 
     @staticmethod
     def floats(capacity: int, head_dim: int) -> int:
         """float32 that a tile of `capacity` queries takes."""
-        return capacity * (2 * head_dim + SEGMENT_SIZE + 4)
+        return capacity * (4 * head_dim + 2 * SEGMENT_SIZE + 4)
 
     @staticmethod
     def at(scratch: Array[F32], capacity: int, head_dim: int) -> Tile:
         """A tile that begins at `scratch`."""
         parts = [scratch]
-        for size in (head_dim, SEGMENT_SIZE, head_dim, 1, 1, 1):
+        for size in (head_dim, SEGMENT_SIZE, head_dim, 1, 1, 1, 1, head_dim, head_dim):
             parts.append(parts[-1] + capacity * size)
         return Tile(head_dim, *parts)
 
@@ -127,21 +130,22 @@ class Seen:
 def score_keys(
     block: Block,
     queries: Array[F32],
-    keys: Array[F32],
+    keys: Stored,
     scores: Array[F32],
     head_dim: int,
-    following: Array[F32] | None = None,
+    following: Stored | None = None,
+    stride: int = PAGE_SIZE,
 ) -> None:
-    """scores[q][key] = q . k for `block.width` keys of a page: one fma chain over d.
+    """scores[q][key] = q . k for `block.width` keys, [D][stride]: one fma chain over d.
 
     A line of `following` is asked for with each line that is read.
     """
     sums = block.sums()
     for base in loop(0, head_dim, 2):
         for d in (base, base + 1):
-            vectors = [keys.vector(d * PAGE_SIZE + v * VECTOR_LANES) for v in range(block.wide)]
+            vectors = [keys.vector(d * stride + v * VECTOR_LANES) for v in range(block.wide)]
             if following is not None:
-                _prefetch(following + d * block.width, block.wide)
+                following.ask(d * block.width, block.wide)
             for row, totals in enumerate(sums):
                 q = queries.broadcast(d + row * head_dim)
                 for vector, total in zip(vectors, totals, strict=True):
@@ -158,10 +162,12 @@ def softmax_row(
     span: Span,
     head: Value[I64],
     position: Value[I64],
+    pages: Pages,
 ) -> None:
-    """Turn a query's scores in `span` into e^(s - m) and merge (m, l) into the state.
+    """Turn a query's products in `span` into e^(s - m) and merge (m, l) into the state.
 
-    Others of the vectors that hold them become 0. `position` counts from the segment's start.
+    Others of the vectors that hold them become 0; values' scales are multiplied in. `position`
+    counts from the segment's start.
     """
     row = tile.scores + query * SEGMENT_SIZE
     begin = scoring.first_vector(span)
@@ -169,7 +175,9 @@ def softmax_row(
     highest = RunningMax(F32, _MINUS_INFINITY)
 
     def take(at: Value[I64], *, last: bool) -> None:
-        score = scoring.logits(row.vector(at), at, head, position)
+        score = scoring.logits(
+            _scaled_products(tile, query, at, scoring, pages), at, head, position
+        )
         score = scoring.masked(score, at, span, last=last)
         row[at] = score
         highest.update(score)
@@ -183,12 +191,28 @@ def softmax_row(
     for at in loop(begin, span.end, VECTOR_LANES):
         probability = exp_nonpositive(row.vector(at) - broadcast(m))
         row[at] = probability
+        if pages.layout.has_scales:
+            row[at] = probability * pages[at // PAGE_SIZE].value_scales.vector(at % PAGE_SIZE)
         total.set(total.get() + probability)
     old, new, merged_m, merged_l = merge_weights(
         tile.highest[query], tile.total[query], m, fold_sum(total.get())
     )
     tile.old_weight[query], tile.new_weight[query] = old, new
     tile.highest[query], tile.total[query] = merged_m, merged_l
+
+
+def _scaled_products(
+    tile: Tile, query: Value[I64], at: Value[I64], scoring: Scoring, pages: Pages
+) -> Value[F32]:
+    """q . k of sixteen keys from the products with their codes, what their bias adds included."""
+    place = query * SEGMENT_SIZE + at
+    products = tile.scores.vector(place)
+    if not pages.layout.has_scales:
+        return products
+    scales = pages[at // PAGE_SIZE].key_scales.vector(at % PAGE_SIZE)
+    if scoring.key_bias is None:
+        return products * scales
+    return fma(products, scales, tile.added.vector(place))
 
 
 def merge_weights(
@@ -218,7 +242,7 @@ def weigh_values(
 
     def one_by_one(first: Value[I64], end: Value[I64]) -> None:
         for key in loop(first, end):
-            values = pages.values(key // PAGE_SIZE) + key % PAGE_SIZE * tile.head_dim + column
+            values = pages[key // PAGE_SIZE].values + key % PAGE_SIZE * tile.head_dim + column
             sees = [own.holds(key) for own in seen.by_each]
             _add_key(probabilities + key, values, sums, sees)
 
@@ -230,8 +254,8 @@ def weigh_values(
         if following is not None:
             turn = column // block.width * PAGES_PER_SEGMENT + page
             parts = tile.head_dim // block.width
-            ahead = following.keys(turn // parts) + turn % parts * (PAGE_SIZE * block.width)
-        values = pages.values(page) + column
+            ahead = following[turn // parts].keys + turn % parts * (PAGE_SIZE * block.width)
+        values = pages[page].values + column
         start = page * PAGE_SIZE
         keys = Span(
             0 if isinstance(first, int) else maximum(first - start, 0),
@@ -246,16 +270,16 @@ def weigh_values(
 def _add_page(
     head_dim: int,
     probabilities: Array[F32],
-    values: Array[F32],
+    values: Stored,
     keys: Span,
     sums: Sums,
-    following: Array[F32] | None,
+    following: Stored | None,
 ) -> None:
     wide = len(sums[0])
 
     def one_key(key: Value[I64]) -> None:
         if following is not None:
-            _prefetch(following + key * (wide * VECTOR_LANES), wide)
+            following.ask(key * (wide * VECTOR_LANES), wide)
         _add_key(probabilities + key, values + key * head_dim, sums)
 
     unrolled = (keys.end - keys.first) // _UNROLLED_KEYS * _UNROLLED_KEYS + keys.first
@@ -268,7 +292,7 @@ def _add_page(
 
 def _add_key(
     probabilities: Array[F32],
-    values: Array[F32],
+    values: Stored,
     sums: Sums,
     sees: Sequence[Value[BOOL]] = (),
 ) -> None:
@@ -296,8 +320,3 @@ def _merge(
             before = tile.outputs.vector(at)
             after = fma(before, broadcast(old), total.get() * new)
             tile.outputs[at] = select(sees[row], after, before) if sees else after
-
-
-def _prefetch(lines: Array[F32], count: int) -> None:
-    for line in range(count):
-        lines.prefetch(line * _LINE_BYTES, _TO_L2)

@@ -20,6 +20,7 @@ from jit_kernels.kernels.attention_blocks import (
 )
 from jit_kernels.kernels.attention_items import PAGE_SIZE, SEGMENT_SIZE, Pages, num_pages
 from jit_kernels.kernels.attention_scores import Scoring, Span
+from jit_kernels.kernels.kv_pages import Stored
 from jit_kernels.types import F32, I64
 
 __all__ = ["ROW_TILE", "attend_row", "attend_tile", "gather"]
@@ -46,10 +47,11 @@ def attend_row(
     bring in the keys that follow.
     """
     span = scoring.seen(position)
+    _turn_key_bias(tile, heads_per_kv, pages, scoring)
     heads = _head_blocks(isa, heads_per_kv)
     wide = 2 if max(size for _, size in heads) <= _most_queries(isa, 2) else 1
     for page in loop(span.first // PAGE_SIZE, num_pages(span.end)):
-        keys, values = pages.keys(page), pages.values(page)
+        keys, values = pages[page].keys, pages[page].values
         scores = tile.scores + page * PAGE_SIZE
         for key in range(0, PAGE_SIZE, wide * VECTOR_LANES):
             for first, size in heads:
@@ -58,8 +60,9 @@ def attend_row(
                 own = queries + first * tile.head_dim
                 ahead = None if first else values + key * tile.head_dim
                 score_keys(block, own, keys + key, target, tile.head_dim, ahead)
+                _add_key_bias(tile, block, page * PAGE_SIZE + key, scoring)
     for query in loop(heads_per_kv):
-        softmax_row(tile, query, scoring, span, query, position)
+        softmax_row(tile, query, scoring, span, query, position, pages)
     wide = _columns_at_once(isa, tile.head_dim, max(size for _, size in heads))
     for column in loop(0, tile.head_dim, wide * VECTOR_LANES):
         for first, size in heads:
@@ -123,12 +126,13 @@ def attend_tile(
     def seen_by(query: Value[I64]) -> Span:
         return scoring.seen(position_of(query))
 
-    _score_tile(tile, num_queries, pages, seen_by)
+    _turn_key_bias(tile, num_queries, pages, scoring)
+    _score_tile(tile, num_queries, pages, seen_by, scoring)
     for query in loop(num_queries):
         span = seen_by(query)
         with when(span.is_filled):
             head = query % heads_per_kv
-            softmax_row(tile, query, scoring, span, head, position_of(query))
+            softmax_row(tile, query, scoring, span, head, position_of(query), pages)
     for column in loop(0, tile.head_dim, VECTOR_LANES):
         for query in loop(0, num_queries, ROW_TILE):
             seen = Seen.of([seen_by(query + row) for row in range(ROW_TILE)])
@@ -137,7 +141,11 @@ def attend_tile(
 
 
 def _score_tile(
-    tile: Tile, num_queries: Value[I64], pages: Pages, seen_by: Callable[[Value[I64]], Span]
+    tile: Tile,
+    num_queries: Value[I64],
+    pages: Pages,
+    seen_by: Callable[[Value[I64]], Span],
+    scoring: Scoring,
 ) -> None:
     """Products of every query and the keys that any query of its block sees."""
     first_page = seen_by(index(0)).first // PAGE_SIZE
@@ -153,4 +161,21 @@ def _score_tile(
                 with when(needed):
                     target = tile.scores + query * SEGMENT_SIZE + first
                     block = Block(query, ROW_TILE, 1)
-                    score_keys(block, source, pages.keys(page) + key, target, tile.head_dim)
+                    score_keys(block, source, pages[page].keys + key, target, tile.head_dim)
+                    _add_key_bias(tile, block, first, scoring)
+
+
+def _turn_key_bias(
+    tile: Tile, num_queries: Value[I64] | int, pages: Pages, scoring: Scoring
+) -> None:
+    if scoring.key_bias is not None:
+        scoring.key_bias.turn(tile.pairs, tile.turned, num_queries, pages.start)
+
+
+def _add_key_bias(tile: Tile, block: Block, key: Value[I64], scoring: Scoring) -> None:
+    """What the bias adds to a block's products with the keys from `key` of the segment on."""
+    if scoring.key_bias is not None:
+        turned = tile.turned + block.first * tile.head_dim
+        target = tile.added + block.first * SEGMENT_SIZE + key
+        angles = Stored(scoring.key_bias.angles + key)
+        score_keys(block, turned, angles, target, tile.head_dim, stride=SEGMENT_SIZE)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jit_kernels.dsl import Array, Value, maximum, minimum, select
-from jit_kernels.types import BOOL, F32, I32, I64
+from jit_kernels.kernels.kv_pages import HeadPage, Layout
+from jit_kernels.types import BOOL, I32, I64, U8
 
 __all__ = [
     "ITEM_WORDS",
@@ -110,45 +111,45 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """Some pages of a request, as one kv head sees them: K is [D][32], V is [32][D].
+    """Some pages of a request, as one kv head sees them.
 
     Page numbers count from `first_page`; those past `last_page` stand for the last.
     """
 
-    memory: Array[F32]
+    layout: Layout
+    memory: Array[U8]
     table: Array[I32]
-    page_floats: Value[I64]
-    head_dim: int
+    num_kv_heads: Value[I64]
     first_page: Value[I64]
     last_page: Value[I64]
 
-    def keys(self, page: Value[I64]) -> Array[F32]:
-        """K of a page."""
-        entry = minimum(self.first_page + page, self.last_page)
-        return self.memory + self.table[entry].to(I64) * self.page_floats
+    @property
+    def start(self) -> Value[I64]:
+        """Position of the first key."""
+        return self.first_page * PAGE_SIZE
 
-    def values(self, page: Value[I64]) -> Array[F32]:
-        """V of a page."""
-        return self.keys(page) + self.head_dim * PAGE_SIZE
+    def __getitem__(self, page: Value[I64]) -> HeadPage:
+        """The head's part of a page."""
+        entry = minimum(self.first_page + page, self.last_page)
+        return self.layout.block(self.memory, self.table[entry].to(I64) * self.num_kv_heads)
 
 
 @dataclass(frozen=True, slots=True)
 class Cache:
     """A layer's pages and the tables that say where a request's lie."""
 
-    memory: Array[F32]
+    layout: Layout
+    memory: Array[U8]
     tables: Array[I32]
     num_kv_heads: Value[I64]
-    head_dim: int
 
     def pages(self, unit: Unit, segment: Value[I64]) -> Pages:
         """A unit's pages from a segment on."""
-        head_floats = 2 * self.head_dim * PAGE_SIZE
         return Pages(
-            self.memory + unit.kv_head * head_floats,
+            self.layout,
+            self.memory + unit.kv_head * self.layout.block_bytes,
             self.tables + unit.table,
-            self.num_kv_heads * head_floats,
-            self.head_dim,
+            self.num_kv_heads,
             segment * PAGES_PER_SEGMENT,
             unit.last // PAGE_SIZE,
         )

@@ -20,6 +20,7 @@ from jit_kernels.dsl import (
     tanh,
 )
 from jit_kernels.kernels.attention_items import SEGMENT_SIZE
+from jit_kernels.kernels.attention_key_bias import KeyBias
 from jit_kernels.types import BOOL, F32, I32, I64
 
 __all__ = ["Scoring", "Span"]
@@ -55,12 +56,16 @@ class Scoring:
     softcap: Value[F32] | None = None
     slopes: Array[F32] | None = None
     window: Value[I64] | None = None
+    key_bias: KeyBias | None = None
 
-    def of_heads(self, first_head: Value[I64]) -> Scoring:
-        """The same for queries of which `first_head` is the first, where slopes are of all."""
-        if self.slopes is None:
-            return self
-        return replace(self, slopes=self.slopes + first_head)
+    def of_head(self, kv_head: Value[I64], heads_per_kv: int) -> Scoring:
+        """The same for one kv head and its queries, where slopes and bias are those of all."""
+        slopes, bias = self.slopes, self.key_bias
+        return replace(
+            self,
+            slopes=None if slopes is None else slopes + kv_head * heads_per_kv,
+            key_bias=None if bias is None else bias.of_head(kv_head),
+        )
 
     def seen(self, position: Value[I64]) -> Span:
         """What a row sees of a segment.

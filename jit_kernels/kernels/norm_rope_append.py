@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from jit_kernels.dsl import Array, Value, running_sum, sqrt, vectorized
 from jit_kernels.kernel import kernel
+from jit_kernels.kernels.kv_pages import Layout
 from jit_kernels.kernels.rope_append import Head, HeadRows, append_heads
 from jit_kernels.types import F32, I32, I64
 
@@ -35,6 +36,7 @@ def norm_rope_append(
     head_dim: int,
     turned: bool = True,
     scaled: bool = False,
+    kv_format: str = "fp32",
 ) -> None:
     """Normalise and rotate; `q_weight` and `k_weight` are [head_dim], the rest as `rope_append`."""
 
@@ -51,4 +53,4 @@ def norm_rope_append(
         qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim, by_position
     )
     angles = (cos, sin) if turned else None
-    append_heads(rows, heads, positions, angles, slots, kv, head_of)
+    append_heads(rows, heads, positions, angles, slots, kv, Layout(kv_format, head_dim), head_of)

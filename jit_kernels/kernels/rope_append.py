@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from jit_kernels.dsl import Array, Value, VectorIndex, fma, if_else, loop, stack_array, vectorized
 from jit_kernels.kernel import kernel, worker
-from jit_kernels.types import F32, I32, I64
+from jit_kernels.kernels.kv_pages import Layout
+from jit_kernels.kv_layout import PAGE_TOKENS
+from jit_kernels.types import F32, I32, I64, U8
 
 __all__ = ["Head", "HeadRows", "append_heads", "rope_append"]
-
-_PAGE_TOKENS = 32
 
 Head = Callable[[VectorIndex], Value[F32]]
 """Sixteen consecutive elements of a head, as they are before it turns."""
@@ -56,17 +56,20 @@ def rope_append(
     head_dim: int,
     turned: bool = True,
     scaled: bool = False,
+    kv_format: str = "fp32",
 ) -> None:
     """Rotate row r by `positions[r]`; its k, v go to token slot `slots[r]` = page * 32 + offset.
 
     A row of `qkv` is [num_heads + 2 num_kv_heads][head_dim]; `cos`, `sin` are [positions][D/2], not
     looked at unless `turned`; where `scaled`, queries are multiplied by `query_scale` [positions].
-    Pages are [page][kv head]{K [D][32], V [32][D]}.
+    Pages are [page][kv head], each as `kv_layout` has it.
     """
     scale = query_scale if scaled else None
     heads = HeadRows(qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim, scale)
     angles = (cos, sin) if turned else None
-    append_heads(rows, heads, positions, angles, slots, kv, _head_as_it_is)
+    append_heads(
+        rows, heads, positions, angles, slots, kv, Layout(kv_format, head_dim), _head_as_it_is
+    )
 
 
 def _head_as_it_is(head: Array[F32], is_query: bool) -> Head:
@@ -81,6 +84,7 @@ def append_heads(
     angles: tuple[Array[F32], Array[F32]] | None,
     slots: Array[I64],
     kv: Array[F32],
+    layout: Layout,
     head_of: Callable[[Array[F32], bool], Head],
 ) -> None:
     """Turn every head; `head_of` tells what is turned from a head and whether it is a query.
@@ -105,15 +109,9 @@ def append_heads(
             if is_query:
                 _scale_query(given, target, position)
                 continue
-            page, offset = slots[row] // _PAGE_TOKENS, slots[row] % _PAGE_TOKENS
-            block = page * num_kv_heads + head - num_heads
-            keys = kv + block * (2 * _PAGE_TOKENS * head_dim)
-            for d in loop(head_dim):
-                keys[d * _PAGE_TOKENS + offset] = key[d]
-            values = keys + (_PAGE_TOKENS * head_dim + offset * head_dim)
-            appended = source + num_kv_heads * head_dim
-            for d in vectorized(head_dim):
-                values[d] = appended[d]
+            page, offset = slots[row] // PAGE_TOKENS, slots[row] % PAGE_TOKENS
+            block = layout.block(kv.view(U8), page * num_kv_heads + head - num_heads)
+            block.append(offset, key, source + num_kv_heads * head_dim)
 
 
 def _turn(head: Head, out: Array[F32], head_dim: int, cos: Array[F32], sin: Array[F32]) -> None:

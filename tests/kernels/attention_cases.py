@@ -263,6 +263,7 @@ def _operands(
         case.num_kv_heads, out, width, partials, scoring.scale, CLAIM_COUNTER,
         place(np.full((num_workers, scratch), np.nan, np.float32)), scratch,
         scoring.window or 0, scoring.softcap or 0.0, place(slopes),
+        *[np.zeros(1, np.float32)] * 4,
     )  # fmt: skip
     second = (
         place(np.array([len(splits)])), place(words(splits, SPLIT_WORDS)), partials, out, width,
