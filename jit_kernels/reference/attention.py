@@ -13,8 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jit_kernels.reference.arithmetic import exp, fma, tanh, tree_sum
+from jit_kernels.reference.kv_cache import Stored
 
-__all__ = ["SEGMENT_KEYS", "Scoring", "State", "alibi_slopes", "attend", "attend_segment", "merge"]
+__all__ = [
+    "SEGMENT_KEYS",
+    "KeyBias",
+    "Scoring",
+    "State",
+    "alibi_slopes",
+    "attend",
+    "attend_segment",
+    "merge",
+]
 
 SEGMENT_KEYS = 128
 Floats = NDArray[np.float32]
@@ -65,29 +75,36 @@ class Scoring:
 
 def attend(
     queries: Floats,
-    keys: Floats,
-    values: Floats,
+    keys: Stored,
+    values: Stored,
     positions: NDArray[np.int64],
     scoring: Scoring,
+    key_bias: KeyBias | None = None,
 ) -> Floats:
     """softmax(logits + causal mask) v of queries [R, H, D] over keys, values [n, KV, D].
 
     Row r sees the keys up to positions[r], those within the window.
     """
-    group = queries.shape[1] // keys.shape[1]
-    keys, values = (np.repeat(each, group, axis=1) for each in (keys, values))
+    group = queries.shape[1] // keys.elements.shape[1]
+    keys, values = _repeated(keys, group), _repeated(values, group)
     shape = queries.shape[:2]
     state = State(
         np.full(shape, -np.inf, np.float32),
         np.zeros(shape, np.float32),
         np.zeros(queries.shape, np.float32),
     )
-    for start in range(0, len(keys), SEGMENT_KEYS):
-        part = slice(start, start + SEGMENT_KEYS)
-        numbers = np.arange(start, start + len(keys[part]))
+    for start in range(0, len(keys.elements), SEGMENT_KEYS):
+        numbers = np.arange(start, min(start + SEGMENT_KEYS, len(keys.elements)))
         rows = np.flatnonzero(scoring.sees(positions, numbers).any(axis=1))
+        own_keys, own_values = (
+            Stored(*(part if part is None else part[numbers] for part in each))
+            for each in (keys, values)
+        )
+        added = None
+        if key_bias is not None:
+            added = key_bias.products(queries[rows], start, len(numbers))
         new = attend_segment(
-            queries[rows], keys[part], values[part], positions[rows], numbers, scoring
+            queries[rows], own_keys, own_values, positions[rows], numbers, scoring, added
         )
         merged = merge(State(*(each[rows] for each in state)), new)
         for each, after in zip(state, merged, strict=True):
@@ -98,11 +115,12 @@ def attend(
 
 def attend_segment(
     queries: Floats,
-    keys: Floats,
-    values: Floats,
+    keys: Stored,
+    values: Stored,
     positions: NDArray[np.int64],
     numbers: NDArray[np.int64],
     scoring: Scoring,
+    added: Floats | None = None,
 ) -> State:
     """The softmax of one segment, whose keys have these `numbers`, from (-inf, 0, 0).
 
@@ -110,19 +128,59 @@ def attend_segment(
     its sums.
     """
     with np.errstate(all="ignore"):
-        scores = np.zeros((*queries.shape[:2], len(keys)), np.float32)
-        for d in range(queries.shape[2]):
-            scores = fma(queries[..., d, None], keys[..., d].T, scores)
+        scores = _products(queries, keys.elements.transpose(1, 2, 0))
+        if keys.scales is not None:
+            scores = scores * keys.scales.T if added is None else fma(scores, keys.scales.T, added)
         sees = scoring.sees(positions, numbers)
         logits = scoring.logits(scores, positions, numbers)
         masked = np.where(sees[:, None], logits, np.float32(-np.inf))
         m = masked.max(axis=2)
         p = exp(masked - m[..., None])
+        weights = p if values.scales is None else p * values.scales.T
         o = np.zeros_like(queries)
-        for key in range(len(keys)):
-            after = fma(p[..., key, None], values[key], o)
+        for key in range(len(numbers)):
+            after = fma(weights[..., key, None], values.elements[key], o)
             o = np.where(sees[:, key, None, None], after, o)
         return State(m, tree_sum(p), o)
+
+
+def _repeated(stored: Stored, group: int) -> Stored:
+    """One head of keys or values for each query head."""
+    return Stored(*(each if each is None else np.repeat(each, group, axis=1) for each in stored))
+
+
+def _products(queries: Floats, keys: Floats) -> Floats:
+    """One fma chain over d of queries [R, H, D] and keys [H, D, n], [R, H, n]."""
+    products = np.zeros((*queries.shape[:2], keys.shape[-1]), np.float32)
+    for d in range(queries.shape[2]):
+        products = fma(queries[..., d, None], keys[..., d, :], products)
+    return products
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBias:
+    """What keys were kept without: `bias` [KV, D], turned by cos, sin [P, D/2] of their positions.
+
+    `angles` [D, 128] are those of a segment's keys from its first.
+    """
+
+    bias: Floats
+    cos: Floats
+    sin: Floats
+    angles: Floats
+
+    def products(self, queries: Floats, start: int, count: int) -> Floats:
+        """What it adds to queries [R, H, D] times the keys of a segment, [R, H, count]."""
+        group = queries.shape[1] // len(self.bias)
+        b1, b2 = np.split(np.repeat(self.bias, group, axis=0), 2, axis=-1)
+        q1, q2 = np.split(queries, 2, axis=-1)
+        a, b = fma(q1, b1, q2 * b2), fma(q2, b1, -(q1 * b2))
+        cos, sin = self.cos[start], self.sin[start]
+        turned = np.concatenate([fma(a, cos, b * sin), fma(b, cos, -(a * sin))], axis=-1)
+        angles = np.broadcast_to(
+            self.angles[:, :count], (queries.shape[1], *self.angles.shape[:1], count)
+        )
+        return _products(turned, angles)
 
 
 def merge(run: State, new: State) -> State:

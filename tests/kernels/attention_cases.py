@@ -19,9 +19,12 @@ from jit_kernels.kernels.attention import (
     query_tile,
     workspace_floats,
 )
+from jit_kernels.kernels.attention_key_bias import segment_angles
 from jit_kernels.kernels.attention_merge import SPLIT_WORDS, attention_merge
+from jit_kernels.kv_layout import block_bytes
 from jit_kernels.reference import attention as reference
-from jit_kernels.reference import rope
+from jit_kernels.reference import kv_cache
+from jit_kernels.reference.kv_cache import stored
 from jit_kernels.runtime import CLAIM_COUNTER, Argument, Operation, Pool, Program
 from tests.kernels.machine_code import compiled, run
 
@@ -55,6 +58,9 @@ class Options:
     softcap: float | None = None
     alibi: bool = False
     scale: float | None = None
+    kv_format: str = "fp32"
+    key_bias: float = 0
+    """Size of a bias that keys are kept without."""
 
 
 NONE = Options()
@@ -65,7 +71,7 @@ class Case:
     """Requests whose last rows ask; rows, and pages in `table`, lie one request after the other.
 
     `keys[i]`, `values[i]` are request i's [context, KV, D]; `first_pages[i]` is where its pages
-    begin in `table`; `pages` is [pages, KV, 2, 32 * D].
+    begin in `table`; `pages` is [pages, KV, block bytes].
     """
 
     queries: Array
@@ -104,7 +110,22 @@ class Case:
             "windowed": scoring.window is not None,
             "softcapped": scoring.softcap is not None,
             "biased": scoring.slopes is not None,
+            "kv_format": self.options.kv_format,
+            "key_biased": self.key_bias is not None,
         }
+
+    @property
+    def key_bias(self) -> reference.KeyBias | None:
+        """What keys were kept without."""
+        if not self.options.key_bias:
+            return None
+        rng = np.random.default_rng(9)
+        bias = self.options.key_bias * rng.standard_normal((self.num_kv_heads, self.head_dim))
+        frequencies = 0.3 ** np.arange(self.head_dim // 2)
+        angle = np.outer(np.arange(max(map(len, self.keys))), frequencies)
+        cos, sin = np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
+        angles = segment_angles(cos, sin)
+        return reference.KeyBias(bias.astype(np.float32), cos, sin, angles)
 
     def first_row(self, request: int) -> int:
         return sum(self.rows[:request])
@@ -120,7 +141,8 @@ class Case:
             first, count = self.first_row(request), self.rows[request]
             positions = np.arange(self.start(request), len(keys))
             queries = self.queries[first : first + count]
-            parts.append(reference.attend(queries, keys, values, positions, self.scoring))
+            kept = [stored(each, self.options.kv_format) for each in (keys, values)]
+            parts.append(reference.attend(queries, *kept, positions, self.scoring, self.key_bias))
         return np.concatenate(parts)
 
 
@@ -142,8 +164,8 @@ def random_case(
 
     counts = [-(-context // PAGE_SIZE) for context in contexts]
     table = rng.permutation(sum(counts) + 3)[: sum(counts)].astype(np.int32)
-    shape = (sum(counts) + 3, num_kv_heads, 2, PAGE_SIZE * head_dim)
-    pages = np.full(shape, -1, np.int32).view(np.float32)
+    shape = (sum(counts) + 3, num_kv_heads, block_bytes(options.kv_format, head_dim))
+    pages = np.full(shape, 0xFF, np.uint8)
     firsts = [sum(counts[:request]) for request in range(len(counts))]
     keys = [normal(context, num_kv_heads, head_dim) for context in contexts]
     values = [normal(context, num_kv_heads, head_dim) for context in contexts]
@@ -159,7 +181,9 @@ def fill_pages(case: Case, request: int) -> None:
     tokens = np.arange(len(case.keys[request]))
     physical = case.table[case.first_pages[request] + tokens // PAGE_SIZE].astype(np.int64)
     slots = physical * PAGE_SIZE + tokens % PAGE_SIZE
-    rope.append(case.pages, case.keys[request], case.values[request], slots)
+    kv_format = case.options.kv_format
+    keys, values = (stored(each[request], kv_format) for each in (case.keys, case.values))
+    kv_cache.append(case.pages, kv_format, keys, values, slots)
 
 
 def tiled_items(case: Case, most: int | None = None) -> list[Item]:
@@ -251,6 +275,9 @@ def _operands(
     positions = [
         np.arange(case.start(request), len(keys)) for request, keys in enumerate(case.keys)
     ]
+    bias = [np.zeros(1, np.float32)] * 4
+    if case.key_bias is not None:
+        bias = [case.key_bias.bias, case.key_bias.cos, case.key_bias.sin, case.key_bias.angles]
     slopes = np.zeros(1, np.float32) if scoring.slopes is None else scoring.slopes
     width = num_heads * head_dim
     scratch = workspace_floats(head_dim, case.heads_per_kv)
@@ -263,7 +290,7 @@ def _operands(
         case.num_kv_heads, out, width, partials, scoring.scale, CLAIM_COUNTER,
         place(np.full((num_workers, scratch), np.nan, np.float32)), scratch,
         scoring.window or 0, scoring.softcap or 0.0, place(slopes),
-        *[np.zeros(1, np.float32)] * 4,
+        *[place(each) for each in bias],
     )  # fmt: skip
     second = (
         place(np.array([len(splits)])), place(words(splits, SPLIT_WORDS)), partials, out, width,

@@ -20,6 +20,8 @@ EXAMPLES: dict[str, Constant] = {
     "biased": True,
     "head_dim": 64,
     "heads_per_kv": 3,
+    "key_biased": True,
+    "kv_format": "int8",
     "row_tile": 6,
     "scale_format": "f16",
     "scaled": True,

@@ -11,7 +11,7 @@ from jit_kernels.reference import rope
 from jit_kernels.reference.rmsnorm import rmsnorm, rmsnorm_heads_bits
 from tests.kernels.guarded import guarded, guarded_before
 from tests.kernels.machine_code import compiled, each_isa, run, same_bits
-from tests.kernels.test_rope_append import NUM_HEADS, NUM_KV_HEADS, Case, case, empty_pages
+from tests.kernels.test_rope_append import NUM_HEADS, NUM_KV_HEADS, Case, append, case, empty_pages
 
 EPS = 1e-5
 
@@ -34,7 +34,7 @@ def expected_of(c: Case, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
     q, k, v = parts(c, head_dim)
     cos, sin = c.cos[c.positions], c.sin[c.positions]
     keys = rope.rotate(rmsnorm_heads_bits(k, k_weight, EPS), cos, sin)
-    rope.append(pages, keys, v, c.slots)
+    append(pages, keys, v, c.slots, c.kv_format)
     queries = rope.rotate(rmsnorm_heads_bits(q, q_weight, EPS), cos, sin)
     return queries.reshape(len(c.qkv), NUM_HEADS * head_dim), pages
 
@@ -66,7 +66,7 @@ def test_heads_are_normalised_turned_and_kept(isa: Isa, head_dim: int, num_rows:
     q, pages = stepped(isa, c, head_dim)
 
     same_bits(q, expected_q)
-    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+    assert np.array_equal(pages, expected_pages)
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 7])
@@ -77,7 +77,7 @@ def test_the_number_of_workers_changes_nothing(num_workers: int) -> None:
     q, pages = stepped(AVX2, c, 64, num_workers, before=True)
 
     same_bits(q, expected_q)
-    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+    assert np.array_equal(pages, expected_pages)
 
 
 def test_the_norm_is_that_of_the_formula() -> None:

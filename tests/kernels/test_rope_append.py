@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from jit_kernels.isa import AVX2, NEON, Isa
+from jit_kernels.kernel import Constant
 from jit_kernels.kernels.rope_append import rope_append
+from jit_kernels.kv_layout import KvFormat, block_bytes
+from jit_kernels.reference import kv_cache
 from jit_kernels.reference import rope as reference
+from jit_kernels.reference.kv_cache import stored
 from tests.kernels.guarded import guarded, guarded_before
 from tests.kernels.machine_code import compiled, each_isa, run, same_bits
 
@@ -28,10 +32,12 @@ class Case:
     query_scale: np.ndarray
     turned: bool = True
     scaled: bool = False
+    kv_format: KvFormat = "fp32"
 
-    def constants(self, head_dim: int) -> dict[str, int]:
+    def constants(self, head_dim: int) -> dict[str, Constant]:
         """What the kernel is specialised by."""
-        return {"head_dim": head_dim, "turned": self.turned, "scaled": self.scaled}
+        own = {"turned": self.turned, "scaled": self.scaled, "kv_format": self.kv_format}
+        return {"head_dim": head_dim, **own}
 
 
 def case(num_rows: int, head_dim: int) -> Case:
@@ -48,14 +54,21 @@ def case(num_rows: int, head_dim: int) -> Case:
     )
 
 
-def empty_pages(head_dim: int) -> np.ndarray:
+def empty_pages(head_dim: int, kv_format: str = "fp32") -> np.ndarray:
     """Pages as garbage leaves them: all bits set."""
-    shape = (NUM_PAGES, NUM_KV_HEADS, 2, 32 * head_dim)
-    return np.full(shape, -1, np.int32).view(np.float32)
+    return np.full((NUM_PAGES, NUM_KV_HEADS, block_bytes(kv_format, head_dim)), 0xFF, np.uint8)
+
+
+def append(
+    pages: np.ndarray, keys: np.ndarray, values: np.ndarray, slots: np.ndarray, kv_format: str
+) -> None:
+    """Write k, v [R, KV, D] to their slots."""
+    kept = (stored(each, kv_format) for each in (keys, values))
+    kv_cache.append(pages, kv_format, *kept, slots)
 
 
 def expected_of(c: Case, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
-    num_rows, pages = len(c.qkv), empty_pages(head_dim)
+    num_rows, pages = len(c.qkv), empty_pages(head_dim, c.kv_format)
     q, k, v = np.split(
         c.qkv.reshape(num_rows, NUM_HEADS + 2 * NUM_KV_HEADS, head_dim),
         [NUM_HEADS, NUM_HEADS + NUM_KV_HEADS],
@@ -64,7 +77,7 @@ def expected_of(c: Case, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
     cos, sin = c.cos[c.positions], c.sin[c.positions]
     if c.turned:
         q, k = (reference.rotate(each, cos, sin) for each in (q, k))
-    reference.append(pages, k, v, c.slots)
+    append(pages, k, v, c.slots, c.kv_format)
     if c.scaled:
         q = q * c.query_scale[c.positions, None, None]
     return q.reshape(num_rows, NUM_HEADS * head_dim), pages
@@ -75,7 +88,7 @@ def stepped(
 ) -> tuple[np.ndarray, np.ndarray]:
     place = guarded_before if before else guarded
     q = place(np.full((len(c.qkv), NUM_HEADS * head_dim), -1, np.float32))
-    pages = place(empty_pages(head_dim))
+    pages = place(empty_pages(head_dim, c.kv_format))
     operands = (
         place(np.array([len(c.qkv)])), place(c.qkv), c.qkv.shape[1], place(c.positions),
         place(c.cos), place(c.sin), place(c.slots), q, NUM_HEADS * head_dim, pages,
@@ -95,7 +108,25 @@ def test_heads_are_rotated_and_kept_where_asked(isa: Isa, head_dim: int, num_row
     q, pages = stepped(isa, c, head_dim)
 
     same_bits(q, expected_q)
-    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+    assert np.array_equal(pages, expected_pages)
+
+
+@each_isa
+@pytest.mark.parametrize("kv_format", ["bf16", "int8"])
+@pytest.mark.parametrize("head_dim", [16, 40, 64])
+def test_keys_and_values_are_rounded_to_their_format(
+    isa: Isa, head_dim: int, kv_format: KvFormat
+) -> None:
+    c = replace(case(35, head_dim), kv_format=kv_format)
+    width = NUM_HEADS + 2 * NUM_KV_HEADS
+    c.qkv.reshape(35, width, head_dim)[3, -1] = 0  # a value of nothing has nothing to scale by
+    c.qkv.reshape(35, width, head_dim)[4, -2] = 1e-40
+    expected_q, expected_pages = expected_of(c, head_dim)
+
+    q, pages = stepped(isa, c, head_dim)
+
+    same_bits(q, expected_q)
+    assert np.array_equal(pages, expected_pages)
 
 
 @pytest.mark.parametrize("head_dim", [16, 40])
@@ -106,7 +137,7 @@ def test_heads_may_stay_as_they_are(head_dim: int) -> None:
     q, pages = stepped(AVX2, c, head_dim)
 
     same_bits(q, expected_q)
-    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+    assert np.array_equal(pages, expected_pages)
 
 
 @pytest.mark.parametrize("head_dim", [16, 40, 64])
@@ -117,7 +148,7 @@ def test_queries_alone_are_scaled_by_their_position(head_dim: int) -> None:
     q, pages = stepped(AVX2, c, head_dim)
 
     same_bits(q, expected_q)
-    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+    assert np.array_equal(pages, expected_pages)
 
 
 @pytest.mark.parametrize("num_workers", [2, 3, 7])
@@ -128,7 +159,7 @@ def test_the_number_of_workers_changes_nothing(num_workers: int) -> None:
     q, pages = stepped(AVX2, c, 64, num_workers, before=True)
 
     same_bits(q, expected_q)
-    assert np.array_equal(pages.view(np.uint32), expected_pages.view(np.uint32))
+    assert np.array_equal(pages, expected_pages)
 
 
 def test_the_reference_is_a_rotation_of_the_plane() -> None:
