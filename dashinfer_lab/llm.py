@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dashinfer_lab.config import ModelConfig, profile_from_start
 from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle, RequestOptions
+from dashinfer_lab.engine.auto_kv import KvChoice
 from dashinfer_lab.engine.loading import LoadOptions, load_runner
 from dashinfer_lab.engine.opening import open_model
 from dashinfer_lab.engine.profiler import Profiler
+from dashinfer_lab.engine.runner import page_bytes
 from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
+from dashinfer_lab.kvcache import PAGE_SIZE
 from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
 from dashinfer_lab.progress import LoadProgress, counted, load_bars
@@ -48,8 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LLM", "MemoryReport", "Message", "Prompt"]
 
-_KV_CACHE_DTYPES = ("auto", "fp32")
-
 
 @dataclass(frozen=True, slots=True)
 class MemoryReport:
@@ -76,7 +77,8 @@ class LLM:
     takes a16w8 but for the smallest models, see `weights_reason`. A checkpoint is converted once,
     into the cache.
     threads: None derives them from affinity, quota and cores.
-    kv_cache_dtype: "fp32", which "auto" takes.  context_length, max_batch_tokens, kv_cache_bytes:
+    kv_cache_dtype: "fp32", "bf16", "int8"; "auto" takes the first in which they fit, see
+    `kv_choice`.  context_length, max_batch_tokens, kv_cache_bytes:
     see `LoadOptions`.  engine: see `EngineOptions`.
     progress: True shows a bar while the model is fetched or converted, where a person watches.
     chat_template: in place of the model's own, as text or the path of a file.
@@ -106,12 +108,9 @@ class LLM:
         weights, context_length, max_batch_tokens, kv_cache_bytes, engine = given.with_vllm(
             vllm_options
         )
-        if kv_cache_dtype not in _KV_CACHE_DTYPES:
-            raise ConfigError(
-                f"kv_cache_dtype={kv_cache_dtype!r} is not supported; "
-                f"it is one of {', '.join(_KV_CACHE_DTYPES)}"
-            )
-        options = LoadOptions(threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed)
+        options = LoadOptions(
+            threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed, kv_cache_dtype
+        )
         always_profile = profile_from_start() if always_profile is None else always_profile
         self._weights = weights
         with _progress(progress) as told:
@@ -121,6 +120,7 @@ class LLM:
         loaded = load_runner(self.artifact, options)
         self._runner = loaded.runner
         self._thread_plan = loaded.threads
+        self._kv_choice = loaded.kv_choice
         self._profiler = Profiler(
             loaded.runner, self.artifact, loaded.threads.threads, always=always_profile
         )
@@ -160,6 +160,11 @@ class LLM:
         from dashinfer_lab.engine.auto_weights import explain
 
         return explain(self.artifact, self._weights, self.isa, self.threads)
+
+    @property
+    def kv_choice(self) -> KvChoice:
+        """The format of keys and values, and why: `kv_choice.reason()`."""
+        return self._kv_choice
 
     @property
     def default_sampling_params(self) -> SamplingParams:
@@ -262,7 +267,7 @@ class LLM:
             weight_bytes=use.weight_bytes,
             weight_bytes_per_token=plan.weight_bytes_per_token,
             kv_bytes=use.kv_bytes,
-            kv_bytes_per_position=plan.num_layers * plan.num_kv_heads * 2 * plan.head_dim * 4,
+            kv_bytes_per_position=page_bytes(plan) // PAGE_SIZE,
             arena_bytes=use.arena_bytes + use.step_bytes,
         )
 

@@ -16,7 +16,7 @@ from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.interruption import Interruption
 from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.messages import text
-from dashinfer_lab.cli.options import AsJson, ChatTemplate, Model, Threads, Weights
+from dashinfer_lab.cli.options import AsJson, ChatTemplate, KvCacheDtype, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_error, print_json, remark
 from dashinfer_lab.errors import NonFiniteError, RequestError
 from dashinfer_lab.tokenizer import SystemMessageWarning
@@ -46,6 +46,7 @@ def chat(
     seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
     chat_template: ChatTemplate = None,
     weights: Weights = "auto",
+    kv_cache_dtype: KvCacheDtype = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -60,7 +61,9 @@ def chat(
     params = SamplingParams(**{**_BUILT_IN, **asked}, max_tokens=max_tokens, seed=seed)
     interactive = sys.stdin.isatty()
     conversation = Conversation(system)
-    with load(model, weights, threads, chat_template=chat_template, as_json=as_json) as llm:
+    with load(
+        model, weights, threads, kv_cache_dtype, chat_template=chat_template, as_json=as_json
+    ) as llm:
         built_in = llm.tokenizer and llm.tokenizer.built_in_format
         if built_in and not as_json:
             remark(text("chat.built_in", name=built_in))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from dashinfer_lab.cli.messages import language, text
-from dashinfer_lab.cli.options import ChatTemplate, Model, Threads, Weights
+from dashinfer_lab.cli.options import ChatTemplate, KvCacheDtype, Model, Threads, Weights
 from dashinfer_lab.cli.output import remark
 from dashinfer_lab.progress import load_bars
 
@@ -17,6 +17,7 @@ __all__ = ["demo"]
 def demo(
     model: Model = "smollm2-135m",
     weights: Weights = "auto",
+    kv_cache_dtype: KvCacheDtype = "auto",
     threads: Threads = None,
     chat_template: ChatTemplate = None,
     host: Annotated[
@@ -41,6 +42,7 @@ def demo(
         port=port,
         root_path=root_path,
         threads=threads,
+        kv_cache_dtype=kv_cache_dtype,
         language=language(),
         chat_template=None if chat_template is None else (model, chat_template),
     )

@@ -25,7 +25,7 @@ def load(
     chat_template: Path | None = None,
     as_json: bool,
 ) -> LLM:
-    """Load MODEL; where "auto" chose its weights, say why on stderr, unless `as_json` will."""
+    """Load MODEL; where "auto" chose, say on stderr what and why, unless `as_json` will."""
     from dashinfer_lab import LLM
 
     with load_bars(language()) as progress:
@@ -39,6 +39,8 @@ def load(
         )
     if weights == "auto" and not as_json:
         remark(text("load.weights", reason=_reason(llm)))
+    if kv_cache_dtype == "auto" and not as_json:
+        remark(text("load.kv_cache", reason=llm.kv_choice.reason(language())))
     return llm
 
 
@@ -52,5 +54,9 @@ def _reason(llm: LLM) -> str:
 
 
 def weights_facts(llm: LLM) -> dict[str, object]:
-    """What `--json` says of the weights of a loaded model."""
-    return {"weights_reason": llm.weights_reason}
+    """What `--json` says of the weights of a loaded model, and of its keys and values."""
+    return {
+        "weights_reason": llm.weights_reason,
+        "kv_cache_dtype": llm.kv_choice.kv_format,
+        "kv_cache_reason": llm.kv_choice.reason(),
+    }

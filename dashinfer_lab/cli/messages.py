@@ -193,6 +193,7 @@ _SHOW = {
 
 _WORK = {
     "load.weights": Sentence("weights {reason}", "权重 {reason}"),
+    "load.kv_cache": Sentence("keys and values {reason}", "键和值 {reason}"),
     "convert.done": Sentence(
         "converted to {scheme} in {seconds:.1f} s", "已转换为 {scheme}，用时 {seconds:.1f} 秒"
     ),

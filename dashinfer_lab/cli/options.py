@@ -24,7 +24,12 @@ Weights = Annotated[
         "a8w8 and a8w4 round activations, too."
     ),
 ]
-KvCacheDtype = Annotated[str, typer.Option(help="Format of cached keys and values: fp32.")]
+KvCacheDtype = Annotated[
+    str,
+    typer.Option(
+        help="Format of cached keys and values: fp32, bf16, int8; auto: the first to fit."
+    ),
+]
 ChatTemplate = Annotated[
     Path | None,
     typer.Option(

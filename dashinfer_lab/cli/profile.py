@@ -9,7 +9,7 @@ import typer
 
 from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.messages import language, text
-from dashinfer_lab.cli.options import AsJson, Model, Threads, Weights
+from dashinfer_lab.cli.options import AsJson, KvCacheDtype, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_json, remark
 from dashinfer_lab.errors import ConfigError
 
@@ -37,6 +37,7 @@ def profile(
         Path | None, typer.Option(help="Write a page (.html) with all tables and pictures.")
     ] = None,
     weights: Weights = "auto",
+    kv_cache_dtype: KvCacheDtype = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,7 +48,7 @@ def profile(
     wanted = {option: path for option, path in files.items() if path is not None}
     _require_writable(wanted)
     params = SamplingParams(temperature=0, max_tokens=max_tokens, ignore_eos=True)
-    with load(model, weights, threads, as_json=as_json) as llm:
+    with load(model, weights, threads, kv_cache_dtype, as_json=as_json) as llm:
         if prompt is None:
             found = llm.profile(sampling_params=params)
         else:

@@ -52,14 +52,16 @@ class DemoOptions:
 
     host: who may reach it; only this machine by default.  port: None takes a free one from 7860
     on.  root_path: the path under which a proxy shows it; None takes that of the notebook around,
-    if any.  threads: of the engine.  language: None takes the locale's.  chat_template: a model,
-    and the file whose template it chats by in place of its own.
+    if any.  threads: of the engine.  kv_cache_dtype: format of keys and values of every model.
+    language: None takes the locale's.  chat_template: a model, and the file whose template it
+    chats by in place of its own.
     """
 
     host: str = "127.0.0.1"
     port: int | None = None
     root_path: str | None = None
     threads: int | None = None
+    kv_cache_dtype: str = "auto"
     language: Language | None = None
     chat_template: tuple[str, Path] | None = None
 
@@ -244,6 +246,7 @@ def _loader(options: DemoOptions) -> Load:
             choice.model,
             weights=choice.weights,
             threads=options.threads,
+            kv_cache_dtype=options.kv_cache_dtype,
             progress=progress or False,
             chat_template=template if choice.model == model else None,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from dashinfer_lab.config import cache_root
+from dashinfer_lab.engine.auto_kv import KvChoice, choose_kv_format, require_kv_dtype
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.kvcache import PAGE_SIZE
@@ -38,7 +39,8 @@ class LoadOptions:
     """How a model is loaded; None lets the machine decide.
 
     context_length: positions to serve.  max_batch_tokens: rows of a step.
-    kv_cache_bytes: memory reserved for keys and values.
+    kv_cache_bytes: memory reserved for keys and values.  kv_cache_dtype: their format, see
+    `auto_kv`.
     """
 
     threads: int | None = None
@@ -46,8 +48,10 @@ class LoadOptions:
     max_batch_tokens: int = 512
     kv_cache_bytes: int | None = None
     chaos_seed: int | None = None
+    kv_cache_dtype: str = "auto"
 
     def __post_init__(self) -> None:
+        require_kv_dtype(self.kv_cache_dtype)
         for name in ("threads", "context_length", "max_batch_tokens", "kv_cache_bytes"):
             value = getattr(self, name)
             if value is None and name != "max_batch_tokens":
@@ -66,10 +70,11 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A runner, and how its threads were chosen."""
+    """A runner, and how its threads and the format of its pages were chosen."""
 
     runner: CompiledRunner
     threads: ThreadPlan
+    kv_choice: KvChoice
 
 
 def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
@@ -82,11 +87,13 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
         )
     isa = detect()
     threads = thread_plan(options.threads)
+    kv_choice = _kv_choice(artifact, context_length, options)
     limits = PlanLimits(
         max_tokens=min(options.max_batch_tokens, context_length),
         max_logit_rows=min(MAX_LOGIT_ROWS, options.max_batch_tokens, context_length),
         num_threads=threads.threads,
         row_tile=row_tile(isa),
+        kv_format=kv_choice.kv_format,
     )
     plan = cached_plan(artifact, limits, cache_root() / "lowered")
     _warn_of_coarse_activations(plan)
@@ -105,7 +112,25 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
     except BaseException:
         pool.close()
         raise
-    return Loaded(runner, threads)
+    return Loaded(runner, threads, kv_choice)
+
+
+def _kv_choice(artifact: Artifact, context_length: int, options: LoadOptions) -> KvChoice:
+    """The format of pages: as asked, or the most exact one that leaves room for conversations."""
+    given = options.kv_cache_bytes
+    return choose_kv_format(
+        options.kv_cache_dtype,
+        artifact.config,
+        max(context_length, _DEFAULT_CACHE_TOKENS),
+        _affordable_bytes() if given is None else given,
+        is_given=given is not None,
+    )
+
+
+def _affordable_bytes() -> int:
+    import psutil
+
+    return int(psutil.virtual_memory().available * _CACHE_SHARE_OF_MEMORY)
 
 
 def _warn_of_coarse_activations(plan: ProgramPlan) -> None:
@@ -139,5 +164,5 @@ def _num_pages(plan: ProgramPlan, context_length: int, kv_cache_bytes: int | Non
             )
         return kv_cache_bytes // size
     wanted = -(-max(context_length, _DEFAULT_CACHE_TOKENS) // PAGE_SIZE)
-    affordable = int(memory.available * _CACHE_SHARE_OF_MEMORY) // size
+    affordable = _affordable_bytes() // size
     return max(1, min(wanted, affordable))

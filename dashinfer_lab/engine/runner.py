@@ -24,6 +24,7 @@ from dashinfer_lab.profiling import ChunkSpan, ProfileRecorder, StepShape, StepT
 from dashinfer_lab.sampling import SamplingState
 from jit_kernels.kernels.advance import STOP_IDS
 from jit_kernels.kernels.attention import SEGMENT_SIZE, partial_floats, query_tile
+from jit_kernels.kv_layout import block_bytes
 from jit_kernels.runtime.buffers import aligned
 from jit_kernels.runtime.threads import Pool
 
@@ -45,7 +46,8 @@ class MemoryUse:
 
 def page_bytes(plan: ProgramPlan) -> int:
     """Bytes of one page of the key/value cache, all layers."""
-    return plan.num_layers * plan.num_kv_heads * 2 * plan.head_dim * PAGE_SIZE * 4
+    size = block_bytes(plan.limits.kv_format, plan.head_dim)
+    return plan.num_layers * plan.num_kv_heads * size
 
 
 class CompiledRunner:
@@ -74,10 +76,8 @@ class CompiledRunner:
         self.context_length = context_length
         self._artifact = artifact
         self._pool = pool
-        page_floats = plan.num_kv_heads * 2 * plan.head_dim * PAGE_SIZE
-        self.cache: NDArray[np.float32] = aligned(
-            (plan.num_layers, num_pages, page_floats), np.float32
-        )
+        layer_bytes = page_bytes(plan) // plan.num_layers
+        self.cache: NDArray[np.uint8] = aligned((plan.num_layers, num_pages, layer_bytes), np.uint8)
         self.inputs = StepInputs(
             max_tokens=self.max_tokens,
             max_logit_rows=self.max_logit_rows,
@@ -114,7 +114,7 @@ class CompiledRunner:
         return PrefixKey(
             model=str(self._artifact.directory),
             scheme=metadata.get("scheme", ""),
-            kv_format="fp32",
+            kv_format=self.plan.limits.kv_format,
             rotary_base=self._artifact.config.rope.theta,
             ntk_length=self._artifact.config.ntk_length,
         )

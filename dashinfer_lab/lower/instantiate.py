@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dashinfer_lab.lower.calls import WALKS
 from dashinfer_lab.lower.kernel_table import kernel_table
 from dashinfer_lab.lower.plan import (
+    AnglesOperand,
     ArenaOperand,
     CacheOperand,
     CounterOperand,
@@ -24,6 +25,7 @@ from dashinfer_lab.lower.plan import (
     TensorOperand,
     WorkspaceOperand,
 )
+from jit_kernels.kernels.attention_key_bias import segment_angles
 from jit_kernels.runtime.buffers import aligned, give_back
 from jit_kernels.runtime.program import CLAIM_COUNTER, Barrier, Operation, Program
 
@@ -45,7 +47,7 @@ class Memory:
         plan: ProgramPlan,
         artifact: Artifact,
         step: Mapping[str, NDArray[Any]],
-        cache: NDArray[np.float32],
+        cache: NDArray[np.uint8],
     ) -> None:
         self._plan = plan
         self._artifact = artifact
@@ -53,7 +55,7 @@ class Memory:
         self._cache = cache
         self._arena = aligned(max(plan.arena_bytes, 1), np.uint8)
         self._workspace = aligned((plan.limits.num_threads, plan.workspace_bytes), np.uint8)
-        self._joined: dict[TensorOperand, NDArray[np.float32]] = {}
+        self._joined: dict[TensorOperand | AnglesOperand, NDArray[np.float32]] = {}
 
     @property
     def scratch_bytes(self) -> int:
@@ -74,6 +76,8 @@ class Memory:
             return operand
         if isinstance(operand, TensorOperand):
             return self._tensor(operand)
+        if isinstance(operand, AnglesOperand):
+            return self._angles(operand)
         if isinstance(operand, ArenaOperand):
             buffer = self._plan.buffers[operand.buffer]
             return self._arena[buffer.offset + operand.byte_offset :]
@@ -92,10 +96,19 @@ class Memory:
             joined = aligned(sum(operand.padded_lengths), np.float32)
             position = 0
             for name, length in zip(operand.names, operand.padded_lengths, strict=True):
-                tensor = self._artifact.tensor(name)
-                joined[position : position + tensor.size] = tensor
+                if name:
+                    tensor = self._artifact.tensor(name)
+                    joined[position : position + tensor.size] = tensor
                 position += length
             self._joined[operand] = joined
+        return self._joined[operand]
+
+    def _angles(self, operand: AnglesOperand) -> NDArray[np.float32]:
+        if operand not in self._joined:
+            cos, sin = (self._artifact.tensor(name) for name in (operand.cos, operand.sin))
+            angles = segment_angles(cos, sin)
+            self._joined[operand] = aligned(angles.shape, np.float32)
+            self._joined[operand][:] = angles
         return self._joined[operand]
 
 

@@ -14,6 +14,7 @@ from dashinfer_lab.lower.check import check_sizes
 from dashinfer_lab.lower.kernel_table import workspace_bytes
 from dashinfer_lab.lower.ops import Op, Weight
 from dashinfer_lab.lower.passes import (
+    drop_key_bias,
     fuse_post_norm,
     fuse_residual,
     fuse_rope,
@@ -50,6 +51,8 @@ def lowered_ops(artifact: Artifact) -> list[Op]:
 def lower(artifact: Artifact, limits: PlanLimits) -> ProgramPlan:
     """The program that runs `artifact` within `limits`."""
     ops = lowered_ops(artifact)
+    if limits.kv_format == "int8":
+        ops = drop_key_bias(ops)
     scale_formats = {
         name: _SCALE_FORMATS[tensor.dtype]
         for name, tensor in artifact.tensors.items()

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from jit_kernels.kv_layout import KvFormat
+
 __all__ = [
+    "AnglesOperand",
     "ArenaOperand",
     "BarrierKind",
     "Buffer",
@@ -34,20 +37,35 @@ Constant = int | str | bool
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """Sizes a program is planned for: rows of a step, rows of logits, workers, rows of a strip."""
+    """Sizes a program is planned for: rows of a step, rows of logits, workers, rows of a strip.
+
+    kv_format: of the cache's pages.
+    """
 
     max_tokens: int
     max_logit_rows: int
     num_threads: int
     row_tile: int
+    kv_format: KvFormat = "fp32"
 
 
 @dataclass(frozen=True, slots=True)
 class TensorOperand:
-    """Tensors of the artifact: one as mapped, or several (float32) joined and padded to panels."""
+    """Tensors of the artifact: one as mapped, or several (float32) joined and padded to panels.
+
+    Of those that are joined, the empty name stands for zeros.
+    """
 
     names: tuple[str, ...]
     padded_lengths: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AnglesOperand:
+    """The angles of a segment's keys, from tables of cosine and sine by position."""
+
+    cos: str
+    sin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +109,7 @@ Operand = (
     int
     | float
     | TensorOperand
+    | AnglesOperand
     | ArenaOperand
     | StepOperand
     | CacheOperand

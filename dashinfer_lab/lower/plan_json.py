@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from dashinfer_lab.lower.plan import (
+    AnglesOperand,
     ArenaOperand,
     Buffer,
     CacheOperand,
@@ -25,6 +26,7 @@ __all__ = ["plan_from_json", "plan_to_json"]
 
 _TAGS: dict[type[Any], str] = {
     TensorOperand: "tensor",
+    AnglesOperand: "angles",
     ArenaOperand: "arena",
     StepOperand: "step",
     CacheOperand: "cache",

@@ -139,13 +139,13 @@ class _Selector:
         form = _activation_form(first)
         prepared = self._preparer.prepare(op, form, first.k, group, rows)
         widths = tuple(padded(weight.n) for weight in weights)
-        biases = tuple(bias for bias in op["biases"] if bias is not None)
+        biases = tuple(bias or "" for bias in op["biases"])
         residual = self._calls.views[op.inputs[1]] if op["residual"] else None
         # Fused weights lie one after the other, so the first one's address serves for all.
         operands: dict[str, Operand] = {
             **prepared.operands(),
             **_weight_operands(first),
-            "bias": TensorOperand(biases, widths) if biases else NothingOperand(),
+            "bias": TensorOperand(biases, widths) if any(biases) else NothingOperand(),
             "residual": self._calls.place(residual) if residual else NothingOperand(),
             "residual_stride": residual.stride if residual else 0,
             "in_features": first.k,
@@ -153,7 +153,7 @@ class _Selector:
             "groups_per_scale": -(-first.group_size // group) if group else 0,
         }
         constants: dict[str, int | str | bool] = {
-            "has_bias": bool(biases),
+            "has_bias": any(biases),
             "has_residual": residual is not None,
         }
         if first.format in GROUPED_BITS:

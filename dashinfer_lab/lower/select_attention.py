@@ -6,6 +6,7 @@ from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.calls import Calls, Constants
 from dashinfer_lab.lower.ops import Op
 from dashinfer_lab.lower.plan import (
+    AnglesOperand,
     CacheOperand,
     NothingOperand,
     Operand,
@@ -46,6 +47,7 @@ def select_rope_append(calls: Calls, op: Op) -> None:
         "head_dim": op["head_dim"],
         "turned": turns,
         "scaled": "query_scale" in op.attributes,
+        "kv_format": calls.limits.kv_format,
     }
     normed = "q_weight" in op.attributes
     if normed:
@@ -73,7 +75,12 @@ def select_attention(calls: Calls, op: Op) -> None:
         "heads_per_kv": heads_per_kv,
         "windowed": "window" in options,
     }
-    scored: Constants = {"softcapped": "softcap" in options, "biased": "slopes" in options}
+    scored: Constants = {
+        "kv_format": calls.limits.kv_format,
+        "softcapped": "softcap" in options,
+        "biased": "slopes" in options,
+        "key_biased": "key_bias" in options,
+    }
     shared: dict[str, Operand] = {
         "window": options.get("window", 0),
         "num_kv_heads": op["num_kv_heads"],
@@ -90,6 +97,7 @@ def select_attention(calls: Calls, op: Op) -> None:
         "scale": op["scale"],
         "softcap": options.get("softcap", 0.0),
         "slopes": _tensor(op, "slopes"),
+        **_key_bias(op),
     }
     merge: dict[str, Operand] = {
         **shared,
@@ -99,6 +107,13 @@ def select_attention(calls: Calls, op: Op) -> None:
     }
     calls.write("attention", {**windowed, **scored}, attend, op, target, reads=[query.buffer])
     calls.write("attention_merge", windowed, merge, op, target)
+
+
+def _key_bias(op: Op) -> dict[str, Operand]:
+    operands = {name: _tensor(op, name) for name in ("key_bias", "cos", "sin")}
+    if "key_bias" not in op.attributes:
+        return operands | {"segment_angles": NothingOperand()}
+    return operands | {"segment_angles": AnglesOperand(op["cos"], op["sin"])}
 
 
 def _tensor(op: Op, attribute: str) -> Operand:

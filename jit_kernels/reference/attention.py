@@ -7,6 +7,7 @@ nothing of pages, tiles or workers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,7 @@ def attend(
     Row r sees the keys up to positions[r], those within the window.
     """
     group = queries.shape[1] // keys.elements.shape[1]
-    keys, values = _repeated(keys, group), _repeated(values, group)
+    keys, values = (kept.each(lambda x: np.repeat(x, group, axis=1)) for kept in (keys, values))
     shape = queries.shape[:2]
     state = State(
         np.full(shape, -np.inf, np.float32),
@@ -94,12 +95,10 @@ def attend(
         np.zeros(queries.shape, np.float32),
     )
     for start in range(0, len(keys.elements), SEGMENT_KEYS):
-        numbers = np.arange(start, min(start + SEGMENT_KEYS, len(keys.elements)))
+        part = slice(start, start + SEGMENT_KEYS)
+        numbers = np.arange(len(keys.elements))[part]
         rows = np.flatnonzero(scoring.sees(positions, numbers).any(axis=1))
-        own_keys, own_values = (
-            Stored(*(part if part is None else part[numbers] for part in each))
-            for each in (keys, values)
-        )
+        own_keys, own_values = (kept.each(itemgetter(part)) for kept in (keys, values))
         added = None
         if key_bias is not None:
             added = key_bias.products(queries[rows], start, len(numbers))
@@ -142,11 +141,6 @@ def attend_segment(
             after = fma(weights[..., key, None], values.elements[key], o)
             o = np.where(sees[:, key, None, None], after, o)
         return State(m, tree_sum(p), o)
-
-
-def _repeated(stored: Stored, group: int) -> Stored:
-    """One head of keys or values for each query head."""
-    return Stored(*(each if each is None else np.repeat(each, group, axis=1) for each in stored))
 
 
 def _products(queries: Floats, keys: Floats) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,11 @@ class Stored(NamedTuple):
 
     elements: NDArray[np.float32]
     scales: NDArray[np.float32] | None = None
+
+    def each(self, change: Callable[[NDArray[np.float32]], NDArray[np.float32]]) -> Stored:
+        """Elements and scales, changed alike."""
+        scales = None if self.scales is None else change(self.scales)
+        return Stored(change(self.elements), scales)
 
     def dequantised(self) -> NDArray[np.float64]:
         """What the elements stand for."""

@@ -16,6 +16,7 @@ import pytest
 
 import dashinfer_lab
 from dashinfer_lab.cli import main
+from dashinfer_lab.engine.auto_kv import KvChoice
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.outputs import CompletionOutput, FinishReason, RequestOutput, TokenEvent
 from dashinfer_lab.sampling import SamplingParams
@@ -54,6 +55,9 @@ class FakeHandle:
         yield TokenEvent(None, "", finish_reason=self.finish_reason, metrics=self.metrics)
 
 
+CHOSEN = KvChoice("fp32", "fits", {"tokens": 1024, "size": 10, "exact": 10, "room": 100})
+
+
 @dataclass
 class FakeLLM:
     """The façade's shape; records what it was asked."""
@@ -66,6 +70,7 @@ class FakeLLM:
     chat_template: object = None
     tokenizer: Any = None
     weights_reason: str = "a16w8: 3.8 times fewer bytes"
+    kv_choice: KvChoice = CHOSEN
     artifact: Any = field(
         default_factory=lambda: SimpleNamespace(metadata={"scheme": "a16w8:64"}, tensors={})
     )

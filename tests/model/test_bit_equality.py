@@ -184,7 +184,7 @@ def test_workers_that_straggle_do_not_change_a_bit(
 def test_nan_in_one_request_ends_that_request_only(artifact: Artifact, alone: Logits) -> None:
     others = seven_others()
     with running(artifact) as runner:
-        runner.cache[:, others[2].page_table[0]] = np.nan
+        runner.cache.view(np.float32)[:, others[2].page_table[0]] = np.nan
 
         results = runner.step([*others, target(0, 50)])
 

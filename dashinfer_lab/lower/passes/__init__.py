@@ -1,14 +1,23 @@
 """Rewrites of the operation list, one a file; each keeps the meaning and leaves fewer operations.
 
-Order matters: residuals and SwiGLU are found on single linears, then siblings fuse.
+Order matters: residuals and SwiGLU are found on single linears, then siblings fuse, and only then
+do int8 keys lose their bias, as siblings that fuse are biased alike.
 """
 
 from __future__ import annotations
 
+from dashinfer_lab.lower.passes.drop_key_bias import drop_key_bias
 from dashinfer_lab.lower.passes.fuse_post_norm import fuse_post_norm
 from dashinfer_lab.lower.passes.fuse_residual import fuse_residual
 from dashinfer_lab.lower.passes.fuse_rope import fuse_rope
 from dashinfer_lab.lower.passes.fuse_siblings import fuse_siblings
 from dashinfer_lab.lower.passes.fuse_swiglu import fuse_swiglu
 
-__all__ = ["fuse_post_norm", "fuse_residual", "fuse_rope", "fuse_siblings", "fuse_swiglu"]
+__all__ = [
+    "drop_key_bias",
+    "fuse_post_norm",
+    "fuse_residual",
+    "fuse_rope",
+    "fuse_siblings",
+    "fuse_swiglu",
+]

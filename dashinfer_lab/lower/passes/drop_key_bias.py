@@ -1,0 +1,38 @@
+"""linear(k) + bias -> linear(k), and attention adds what the bias would: for keys kept as int8.
+
+A bias that is the same for every token may be hundreds of times a key's own size; int8 codes of
+their sum would hold next to nothing of the key. Keys that are normalised keep it: a norm is not
+linear. Knows nothing of how attention adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dashinfer_lab.lower.ops import Op
+
+__all__ = ["drop_key_bias"]
+
+
+def drop_key_bias(ops: Sequence[Op]) -> list[Op]:
+    """Take the bias from every linear that makes keys which turn; name it in their attention."""
+    result = list(ops)
+    for append in ops:
+        if append.kind != "rope_append" or "cos" not in append.attributes:
+            continue
+        maker = next((op for op in result if append.inputs[1] in op.outputs), None)
+        if maker is None or maker.kind != "linear" or "q_weight" in append.attributes:
+            continue
+        place = maker.outputs.index(append.inputs[1])
+        bias = maker["biases"][place]
+        if bias is None:
+            continue
+        kept = tuple(None if i == place else b for i, b in enumerate(maker["biases"]))
+        reader = next(op for op in result if op.inputs[:1] == append.outputs[:1])
+        tables = {name: append[name] for name in ("cos", "sin")}
+        for old, new in (
+            (maker, maker.with_attributes(biases=kept)),
+            (reader, reader.with_attributes(key_bias=bias, **tables)),
+        ):
+            result[next(i for i, op in enumerate(result) if op is old)] = new
+    return result
