@@ -88,6 +88,7 @@ def choose_kv_format(
     pages = -(-num_tokens // PAGE_TOKENS)
     sizes = {each: pages * kv_page_bytes(config, each) for each in KV_FORMATS}
     fitting = [each for each in KV_FORMATS if sizes[each] <= room_bytes]
+    kept: KvFormat
     if asked != "auto":
         kept, why = cast("KvFormat", asked), "asked"
     elif is_given:

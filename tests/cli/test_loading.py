@@ -31,6 +31,7 @@ def test_why_the_weights_were_chosen_is_said_once(
     ended = shell(command, *LOADING[command])
 
     assert ended.err.splitlines()[0] == f"weights {REASON}"
+    assert ended.err.splitlines()[1].startswith("keys and values fp32: ")
     assert ended.err.count(REASON) == 1
     assert REASON not in ended.out
 
@@ -42,6 +43,17 @@ def test_nothing_is_said_of_weights_that_were_asked_for(
     typed(io.StringIO(""))
 
     assert REASON not in shell(command, *LOADING[command], "--weights", "a16w8").err
+
+
+@pytest.mark.parametrize("command", LOADING)
+def test_keys_and_values_are_kept_as_asked_for(
+    command: str, made: list[FakeLLM], shell: Shell, typed: Typed
+) -> None:
+    typed(io.StringIO(""))
+    ended = shell(command, *LOADING[command], "--kv-cache-dtype", "int8")
+
+    assert made[0].kv_cache_dtype == "int8"
+    assert "keys and values" not in ended.err
 
 
 @pytest.mark.parametrize("command", LOADING)
@@ -86,7 +98,7 @@ def test_without_a_terminal_there_is_no_bar(
 ) -> None:
     monkeypatch.setattr(dashinfer_lab, "LLM", _loading)
 
-    assert shell("run", "m", "Hi").err == f"weights {REASON}\n"
+    assert shell("run", "m", "Hi").err.startswith(f"weights {REASON}\nkeys and values fp32: ")
 
 
 def test_a_bar_is_gone_after_its_block() -> None:

@@ -1,0 +1,60 @@
+"""Which format of keys and values "auto" takes, and that it says so in both languages."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashinfer_lab.engine.auto_kv import KV_CACHE_DTYPES, choose_kv_format, kv_page_bytes
+from dashinfer_lab.engine.loading import LoadOptions
+from dashinfer_lab.errors import ConfigError
+from tests.model.tiny_artifact import tiny_llama
+
+CONFIG = tiny_llama()  # two layers, two kv heads of 16
+TOKENS = 1000  # 32 pages
+SIZES = {each: 32 * kv_page_bytes(CONFIG, each) for each in KV_CACHE_DTYPES[1:]}
+
+
+def test_a_page_holds_32_tokens_and_int8_a_scale_for_each_head() -> None:
+    elements = 2 * 2 * 2 * 16 * 32  # layers, heads, keys and values
+    assert kv_page_bytes(CONFIG, "fp32") == 4 * elements
+    assert kv_page_bytes(CONFIG, "bf16") == 2 * elements
+    assert kv_page_bytes(CONFIG, "int8") == elements + 4 * elements // 16
+
+
+@pytest.mark.parametrize(
+    ("room", "kept", "word"),
+    [
+        (SIZES["fp32"], "fp32", "as computed"),
+        (SIZES["fp32"] - 1, "bf16", "would take"),
+        (SIZES["bf16"] - 1, "int8", "would take"),
+        (SIZES["int8"] - 1, "int8", "smallest"),
+    ],
+)
+def test_the_most_exact_format_that_fits_is_taken(room: int, kept: str, word: str) -> None:
+    choice = choose_kv_format("auto", CONFIG, TOKENS, room)
+
+    assert choice.kv_format == kept
+    assert choice.reason().startswith(f"{kept}: ")
+    assert word in choice.reason()
+    assert choice.reason("zh").startswith(f"{kept}：")
+
+
+def test_memory_that_is_given_holds_as_many_tokens_as_fit() -> None:
+    choice = choose_kv_format("auto", CONFIG, TOKENS, SIZES["fp32"] // 2, is_given=True)
+
+    assert choice.kv_format == "fp32"
+    assert "hold 512 tokens" in choice.reason()
+
+
+@pytest.mark.parametrize("asked", ["fp32", "bf16", "int8"])
+def test_what_is_asked_for_is_taken_whatever_the_memory(asked: str) -> None:
+    choice = choose_kv_format(asked, CONFIG, TOKENS, 1)
+
+    assert choice.kv_format == asked
+    assert "asked" in choice.reason()
+
+
+@pytest.mark.parametrize("given", ["fp8", "", None, ["int8"]])
+def test_other_formats_are_refused_by_name(given: object) -> None:
+    with pytest.raises(ConfigError, match="it is one of auto, fp32, bf16, int8"):
+        LoadOptions(kv_cache_dtype=given)  # type: ignore[arg-type]  # what a caller may give
