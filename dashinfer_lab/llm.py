@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -18,11 +18,10 @@ from dashinfer_lab.config import ModelConfig, profile_from_start
 from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle, RequestOptions
 from dashinfer_lab.engine.auto_kv import KvChoice
 from dashinfer_lab.engine.loading import LoadOptions, load_runner
+from dashinfer_lab.engine.memory_report import MemoryReport, memory_report
 from dashinfer_lab.engine.opening import open_model
 from dashinfer_lab.engine.profiler import Profiler
-from dashinfer_lab.engine.runner import page_bytes
 from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
-from dashinfer_lab.kvcache import PAGE_SIZE
 from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
 from dashinfer_lab.progress import LoadProgress, counted, load_bars
@@ -50,21 +49,6 @@ if TYPE_CHECKING:
     from jit_kernels.bench import Roof
 
 __all__ = ["LLM", "MemoryReport", "Message", "Prompt"]
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryReport:
-    """Bytes. Weights are mapped from the file; the cache is reserved and taken page by page.
-
-    weight_bytes_per_token: weights that decoding one token reads.  kv_bytes_per_position: keys
-    and values of one position, all layers.
-    """
-
-    weight_bytes: int
-    weight_bytes_per_token: int
-    kv_bytes: int
-    kv_bytes_per_position: int
-    arena_bytes: int
 
 
 class LLM:
@@ -262,14 +246,7 @@ class LLM:
 
     def memory(self) -> MemoryReport:
         """What the model takes."""
-        use, plan = self._runner.memory_use, self._runner.plan
-        return MemoryReport(
-            weight_bytes=use.weight_bytes,
-            weight_bytes_per_token=plan.weight_bytes_per_token,
-            kv_bytes=use.kv_bytes,
-            kv_bytes_per_position=page_bytes(plan) // PAGE_SIZE,
-            arena_bytes=use.arena_bytes + use.step_bytes,
-        )
+        return memory_report(self._runner)
 
     def profiling(
         self, capture: Capture | None = None, *, save: str | Path | None = None
