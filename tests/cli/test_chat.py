@@ -42,7 +42,7 @@ def test_a_pipe_gets_the_answers_and_nothing_else(
     made: list[FakeLLM], shell: Shell, typed: Typed
 ) -> None:
     typed(io.StringIO("Hi\n\nAnd then?"))
-    ended = shell("chat", "m", "--weights", "a16w8")
+    ended = shell("chat", "m", "--weights", "a16w8", "--kv-cache-dtype", "fp32")
 
     assert (ended.code, ended.out) == (0, f"{ANSWER}\n{ANSWER}\n")
     assert ended.err == "4 tokens · 10.0 tokens/s · first token after 0.250 s\n" * 2
