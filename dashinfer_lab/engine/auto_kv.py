@@ -87,7 +87,9 @@ def choose_kv_format(
     """
     pages = -(-num_tokens // PAGE_TOKENS)
     sizes = {each: pages * kv_page_bytes(config, each) for each in KV_FORMATS}
-    fitting = [each for each in KV_FORMATS if sizes[each] <= room_bytes]
+    # Biased keys that turn by a base of their own prompt cannot be kept as int8.
+    possible = KV_FORMATS if config.num_rotary_stages == 1 else KV_FORMATS[:2]
+    fitting = [each for each in possible if sizes[each] <= room_bytes]
     kept: KvFormat
     if asked != "auto":
         kept, why = cast("KvFormat", asked), "asked"
@@ -96,7 +98,7 @@ def choose_kv_format(
     elif fitting:
         kept, why = fitting[0], "fits" if fitting[0] == "fp32" else "rounded"
     else:
-        kept, why = KV_FORMATS[-1], "short"
+        kept, why = possible[-1], "short"
     figures = {
         "held": room_bytes // kv_page_bytes(config, kept) * PAGE_TOKENS,
         "tokens": num_tokens,

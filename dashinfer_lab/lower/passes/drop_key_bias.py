@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.ops import Op
 
 __all__ = ["drop_key_bias"]
 
 
 def drop_key_bias(ops: Sequence[Op]) -> list[Op]:
-    """Take the bias from every linear that makes keys which turn; name it in their attention."""
+    """Take the bias from every linear that makes keys which turn; name it in their attention.
+
+    Raises UnsupportedModelError where the angle of a position is not the same for all requests.
+    """
     result = list(ops)
     for append in ops:
         if append.kind != "rope_append" or "cos" not in append.attributes:
@@ -27,6 +31,11 @@ def drop_key_bias(ops: Sequence[Op]) -> list[Op]:
         bias = maker["biases"][place]
         if bias is None:
             continue
+        if append.attributes.get("staged"):
+            raise UnsupportedModelError(
+                f"{append.name}: keys have a bias and turn by a base that follows the prompt, which "
+                "int8 cannot keep apart: give kv_cache_dtype='bf16'"
+            )
         kept = tuple(None if i == place else b for i, b in enumerate(maker["biases"]))
         reader = next(op for op in result if op.inputs[:1] == append.outputs[:1])
         tables = {name: append[name] for name in ("cos", "sin")}
