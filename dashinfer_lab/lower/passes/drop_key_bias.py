@@ -33,7 +33,7 @@ def drop_key_bias(ops: Sequence[Op]) -> list[Op]:
             continue
         if append.attributes.get("staged"):
             raise UnsupportedModelError(
-                f"{append.name}: keys have a bias and turn by a base that follows the prompt, which "
+                f"{append.name}: biased keys turn by a base that follows the prompt, which "
                 "int8 cannot keep apart: give kv_cache_dtype='bf16'"
             )
         kept = tuple(None if i == place else b for i, b in enumerate(maker["biases"]))
