@@ -322,6 +322,12 @@ def test_both_generations_of_qwens_keys_are_read(stated: dict[str, object]) -> N
     assert config.logn == stated["seq_length"]
 
 
+def test_the_name_that_dashinfer_has_for_qwen_is_understood() -> None:
+    named = model_config(QWEN | {"architectures": None, "model_type": "Qwen_v10"})
+
+    assert named == model_config(QWEN)
+
+
 def test_queries_that_do_not_grow_have_no_base() -> None:
     assert model_config(QWEN | {"use_logn_attn": False}).logn is None
 
