@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dashinfer_lab.hub.families import family_of_model_type
+
 __all__ = ["BuiltInFormat", "built_in_format", "has_own_format", "repaired_template"]
 
 
@@ -70,13 +72,12 @@ _BAICHUAN_TURNS = (
     "{% elif loop.first %}SYSTEM{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}ASSISTANT{% endif %}"
 )
-_CHATGLM = ("chatglm", "chatglm_v2", "chatglm_v3", "chatglm_v4")
 _SYSTEM = "{{ message['content'] }}"
 
 
 def has_own_format(config: Mapping[str, object]) -> bool:
     """Whether `built_in_format` may know the family of config.json."""
-    return _kind(config) in ("qwen", "qwen_v10", "internlm2", "baichuan", *_CHATGLM)
+    return _kind(config) in ("qwen", "internlm2", "baichuan", "chatglm")
 
 
 def built_in_format(
@@ -88,26 +89,30 @@ def built_in_format(
     """
     kind = _kind(config)
     known = set(tokens.values())
-    if kind in ("qwen", "qwen_v10") and generation.get("chat_format") == "chatml":
+    if kind == "qwen" and generation.get("chat_format") == "chatml":
         return _QWEN
     if kind == "internlm2" and "<|im_start|>" in known:
         return _INTERNLM2
-    if kind in _CHATGLM and "[gMASK]" in known:
-        return _chatglm(config, kind, known)
+    if kind == "chatglm" and "[gMASK]" in known:
+        return _chatglm(config, known)
     if kind == "baichuan":
         return _baichuan(config, generation, tokens)
     return None
 
 
 def _kind(config: Mapping[str, object]) -> str:
-    return str(config.get("model_type")).lower()
+    """Return the model type in Hugging Face's spelling."""
+    family = family_of_model_type(config.get("model_type"))
+    return "" if family is None else family.model_type
 
 
-def _chatglm(config: Mapping[str, object], kind: str, known: set[str]) -> BuiltInFormat:
-    if "<|endoftext|>" in known or kind == "chatglm_v4":
+def _chatglm(config: Mapping[str, object], known: set[str]) -> BuiltInFormat:
+    """Tell the versions apart: 4 has another vocabulary, 2 names itself."""
+    if "<|endoftext|>" in known:
         return _GLM4
-    name = str(config.get("_name_or_path")).lower()
-    return _CHATGLM2 if "chatglm2" in name or kind == "chatglm_v2" else _CHATGLM3
+    is_second = config.get("model_type") == "ChatGLM_v2"
+    is_second |= "chatglm2" in str(config.get("_name_or_path")).lower()
+    return _CHATGLM2 if is_second else _CHATGLM3
 
 
 def _baichuan(

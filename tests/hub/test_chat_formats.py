@@ -110,7 +110,7 @@ def test_baichuan_s_roles_are_those_of_its_generation_config(
     tmp_path: Path, vocab_size: int, expected: str
 ) -> None:
     source = pieces(tmp_path, kind="baichuan", add_bos_token=False)
-    config: dict[str, object] = {"model_type": "baichuan", "vocab_size": vocab_size}
+    config: dict[str, object] = {"model_type": "Baichuan_v2", "vocab_size": vocab_size}
     tokenizer = load(source, config, user_token_id=3, assistant_token_id=4)
 
     assert tokenizer.apply_chat_template(CHAT) == expected
