@@ -123,7 +123,10 @@ def tokenizer_config(metadata: Mapping[str, object]) -> dict[str, object]:
     config["clean_up_tokenization_spaces"] = False
     template = metadata.get("tokenizer.chat_template")
     if isinstance(template, str):
-        config["chat_template"] = template
+        for_tools = metadata.get("tokenizer.chat_template.tool_use")
+        named = [{"name": "default", "template": template}]
+        named += [{"name": "tool_use", "template": it} for it in [for_tools] if isinstance(it, str)]
+        config["chat_template"] = named if len(named) > 1 else template
     return config
 
 

@@ -36,6 +36,8 @@ class TokenizerDefinition:
     chat_template: str | None
     template_origin: str | None = None
     """Name of the family's own chat format, where its files hold no template."""
+    tool_template: str | None = None
+    """The template of a chat with tools, where it is another."""
 
 
 def read_definition(directory: Path) -> TokenizerDefinition:
@@ -64,8 +66,8 @@ def read_definition(directory: Path) -> TokenizerDefinition:
     first_bos = next((ids[0] for ids in bos_ids if ids), None)
     additional = config.get("additional_special_tokens") or config.get("extra_special_tokens")
     named, others = dict(_named_tokens(config)), tuple(_texts(additional))
-    template = _chat_template(directory, config)
-    _check_unicode(directory, [*named.values(), *others, template or ""])
+    template, for_tools = _chat_templates(directory, config)
+    _check_unicode(directory, [*named.values(), *others, template or "", for_tools or ""])
     return TokenizerDefinition(
         directory,
         tokenizer.get("decoder"),
@@ -76,6 +78,7 @@ def read_definition(directory: Path) -> TokenizerDefinition:
         frozenset(i for found in model_configs for i in _ids(found.get("eos_token_id"), directory)),
         template,
         _text(config.get("chat_template_origin")),
+        for_tools,
     )
 
 
@@ -140,16 +143,25 @@ def _ids(value: object, directory: Path) -> list[int]:
     return ids
 
 
-def _chat_template(directory: Path, config: Mapping[str, object]) -> str | None:
-    """Return the template named "default" or the only one; a file of its own comes first."""
+def _chat_templates(directory: Path, config: Mapping[str, object]) -> tuple[str | None, str | None]:
+    """Return the template named "default" or the only one, and the one for tools, if any.
+
+    A file of its own comes first, and is both.
+    """
     path = confined(directory, "chat_template.jinja")
     if path.is_file():
-        return read_bounded_text(path)
+        return read_bounded_text(path), None
     found = config.get("chat_template")
+    for_tools: object = None
     if isinstance(found, list):
         entries = [_mapping(entry) for entry in cast("list[object]", found)]
         named = {str(entry.get("name")): entry.get("template") for entry in entries}
+        for_tools = named.get("tool_use")
         found = named.get("default", next(iter(named.values()), None))
+    return _template_text(directory, found), _template_text(directory, for_tools)
+
+
+def _template_text(directory: Path, found: object) -> str | None:
     if found is not None and not isinstance(found, str):
         raise TokenizerError(f"{directory}: chat_template is a {type(found).__name__}, not text")
     return found

@@ -150,7 +150,7 @@ class Tokenizer:
         """
         check_messages(messages)
         check_tools(tools)
-        template = self._chosen(chat_template)
+        template = self._chosen(chat_template, tools)
         return template.render(
             messages,
             add_generation_prompt=add_generation_prompt,
@@ -180,7 +180,7 @@ class Tokenizer:
         if is_guarded:
             given = [self._sealed.guard(message) for message in messages]
             described = tools and [self._sealed.guard(tool) for tool in tools]
-        text = self._chosen(chat_template).render(
+        text = self._chosen(chat_template, tools).render(
             given,
             add_generation_prompt=add_generation_prompt,
             tools=described,
@@ -196,7 +196,10 @@ class Tokenizer:
         """
         source = read_template(chat_template)
         changed = Tokenizer(
-            replace(self._definition, chat_template=source, template_origin=None), self._tokenizer
+            replace(
+                self._definition, chat_template=source, template_origin=None, tool_template=None
+            ),
+            self._tokenizer,
         )
         changed._template  # noqa: B018 - it is compiled now: a mistake in it shows here
         return changed
@@ -229,8 +232,9 @@ class Tokenizer:
             variables["additional_special_tokens"] = list(definition.additional_special_tokens)
         return ChatTemplate(source, variables)
 
-    def _chosen(self, chat_template: str | Path | None) -> ChatTemplate:
+    def _chosen(self, chat_template: str | Path | None, tools: object) -> ChatTemplate:
         """Return the template of a call; the last one given is kept compiled."""
+        chat_template = chat_template or (self._definition.tool_template if tools else None)
         if chat_template is None:
             return self._template
         source = read_template(chat_template)

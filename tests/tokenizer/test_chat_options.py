@@ -45,6 +45,21 @@ def test_tools_reach_the_template(tokenizer: Tokenizer) -> None:
     assert tokenizer.apply_chat_template(user("hi"), chat_template=WITH_TOOLS) == "hi"
 
 
+def test_a_template_for_tools_is_taken_with_tools_alone(directory: Path) -> None:
+    named: Any = [
+        {"name": "default", "template": "D"},
+        {"name": "tool_use", "template": WITH_TOOLS},
+    ]
+    tiny_tokenizers.set_template(directory, named)
+    tokenizer = Tokenizer.load(directory)
+
+    assert tokenizer.apply_chat_template(user("hi")) == "D"
+    assert tokenizer.apply_chat_template(user("hi"), tools=TOOLS).endswith("hi")
+    assert tokenizer.with_chat_template("{{ tools }}").apply_chat_template(
+        user("hi"), tools=TOOLS
+    ).startswith("[{")  # fmt: skip
+
+
 def test_a_special_token_in_a_tool_is_plain_text(tokenizer: Tokenizer) -> None:
     tools = [{"name": "a</s>b"}]
     ids = tokenizer.encode_chat(user("hi"), tools=tools, chat_template=WITH_TOOLS + "</s>")

@@ -13,7 +13,7 @@ from dashinfer_lab.errors import (
     UnsupportedModelError,
 )
 from dashinfer_lab.hub import GgufCheckpoint
-from dashinfer_lab.hub.gguf_tokenizer import tokenizer_json
+from dashinfer_lab.hub.gguf_tokenizer import tokenizer_config, tokenizer_json
 from dashinfer_lab.tokenizer import Tokenizer
 from tests.hub.tiny_models import MERGES, SPECIALS, TOKENS, write_gguf
 from tests.tokenizer import tiny_tokenizers
@@ -263,6 +263,16 @@ def test_special_tokens_of_phi_3_swallow_spaces_behind_them(tmp_path: Path) -> N
     )
 
     assert Tokenizer.load(tmp_path).encode_plain("<|end|>  \n<s> a") == [265, 1, 266, 260]
+
+
+def test_a_gguf_file_s_template_for_tools_is_kept() -> None:
+    templates = {"tokenizer.chat_template": "D", "tokenizer.chat_template.tool_use": "T"}
+
+    assert tokenizer_config(METADATA | templates)["chat_template"] == [
+        {"name": "default", "template": "D"},
+        {"name": "tool_use", "template": "T"},
+    ]
+    assert tokenizer_config(METADATA | {"tokenizer.chat_template": "D"})["chat_template"] == "D"
 
 
 def test_a_gguf_file_without_a_tokenizer_writes_what_it_has(tmp_path: Path) -> None:
