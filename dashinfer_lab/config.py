@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from dashinfer_lab.errors import ConfigError
 
 __all__ = [
+    "ExpertConfig",
     "Language",
     "ModelConfig",
     "RopeConfig",
@@ -58,6 +59,23 @@ class RopeConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertConfig:
+    """Mixture of experts: `count` of them in a layer, `per_token` of which a token meets.
+
+    intermediate_size: of one.  shared_size: of the expert that every token meets, if there is one.
+    renormalise: the weights of those a token meets are made to sum to 1.  dense_layers: layers
+    that have an ordinary block instead.
+    """
+
+    count: int
+    per_token: int
+    intermediate_size: int
+    shared_size: int | None = None
+    renormalise: bool = True
+    dense_layers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ModelConfig:
     """Architecture of a decoder, in the field's terms; sizes in elements."""
 
@@ -92,6 +110,7 @@ class ModelConfig:
     local_layers: tuple[bool, ...] = ()
     windows: tuple[int | None, ...] = ()
     """Keys that rows of each layer see, the last ones; None is all. Empty: all, in every layer."""
+    experts: ExpertConfig | None = None
 
     @property
     def num_rotary_stages(self) -> int:

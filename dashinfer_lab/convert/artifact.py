@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dashinfer_lab.config import ModelConfig, RopeConfig
+from dashinfer_lab.config import ExpertConfig, ModelConfig, RopeConfig
 from dashinfer_lab.convert.container import ContainerIndex, read_container
 from dashinfer_lab.convert.staging import is_staging
 from dashinfer_lab.errors import ArtifactError
@@ -33,7 +33,7 @@ __all__ = [
 FORMAT_VERSION: Final = (
     1,
     3,
-)  # 1.1: scaled rotary; 1.2: weights of 4 bits; 1.3: windows, ALiBi ...
+)  # 1.1: scaled rotary; 1.2: weights of 4 bits; 1.3: windows, ALiBi, experts ...
 GRAPH_FILE = "model.dimodel"
 WEIGHTS_FILE = "model.ditensors"
 
@@ -166,7 +166,8 @@ def is_artifact(directory: Path) -> bool:
 
 def config_to_json(config: ModelConfig) -> str:
     """Spell `config` as the JSON that is kept in the metadata."""
-    return json.dumps(asdict(config), sort_keys=True)
+    values = {name: value for name, value in asdict(config).items() if value is not None}
+    return json.dumps(values, sort_keys=True)
 
 
 def _config_from_json(path: Path, text: str) -> ModelConfig:
@@ -176,7 +177,10 @@ def _config_from_json(path: Path, text: str) -> ModelConfig:
         local = values.pop("local_rope", None)
         local_rope = RopeConfig(**local) if local else None
         by_layer = {key: tuple(values.pop(key, ())) for key in ("windows", "local_layers")}
-        config = ModelConfig(rope=rope, local_rope=local_rope, **by_layer, **values)
+        experts = _experts(values.pop("experts", None))
+        config = ModelConfig(
+            rope=rope, local_rope=local_rope, experts=experts, **by_layer, **values
+        )
         for record in (config, rope, *([local_rope] if local_rope else [])):
             _require_sound(record)
         for key, listed in by_layer.items():
@@ -189,7 +193,18 @@ def _config_from_json(path: Path, text: str) -> ModelConfig:
         raise ArtifactError(f"{path}: its model configuration is unreadable ({error})") from error
 
 
-def _require_sound(record: ModelConfig | RopeConfig) -> None:
+def _experts(values: dict[str, Any] | None) -> ExpertConfig | None:
+    if values is None:
+        return None
+    dense_layers = tuple(values.pop("dense_layers"))
+    experts = ExpertConfig(dense_layers=dense_layers, **values)
+    _require_sound(experts)
+    if experts.per_token > experts.count:
+        raise ValueError(f"{experts.per_token} of {experts.count} experts a token")
+    return experts
+
+
+def _require_sound(record: ModelConfig | RopeConfig | ExpertConfig) -> None:
     """Raise TypeError for a value of another type than declared, or a size below 1."""
     for field in fields(record):
         value, kind = getattr(record, field.name), _KINDS.get(str(field.type))

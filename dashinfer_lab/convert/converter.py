@@ -119,7 +119,7 @@ def _write(
     shapes |= {name: table.shape for name, table in graph.tables.items()}
     complete = {**metadata, "initializers": " ".join(shapes), "graph_sha256": "0" * 64}
     metadata_bytes = len(json.dumps(complete))
-    sources = match_weights(graph, checkpoint)
+    pieces = match_weights(graph, checkpoint)
     with (
         ContainerWriter(staging / WEIGHTS_FILE, shapes, metadata_bytes) as container,
         ThreadPoolExecutor(_WORKERS) as workers,
@@ -127,7 +127,7 @@ def _write(
         tempfile.TemporaryFile(dir=staging) as minimums,
     ):
         spools = (scales, minimums)
-        WeightWriter(checkpoint, sources, container, spools, workers, progress, clock).write(graph)
+        WeightWriter(checkpoint, pieces, container, spools, workers, progress, clock).write(graph)
         for name, table in graph.tables.items():
             container.append(name, "F32", table.shape, [table])
         path = staging / GRAPH_FILE

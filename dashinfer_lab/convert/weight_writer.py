@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.convert.container import ContainerWriter
-from dashinfer_lab.convert.matching import row_blocks
+from dashinfer_lab.convert.matching import Piece, row_blocks
 from dashinfer_lab.convert.packing import as_float32, pack_block, require_finite
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.graph import ModelGraph, WeightDeclaration
@@ -58,14 +58,14 @@ Progress = Callable[[ConversionProgress], None]
 
 @dataclass(slots=True)
 class WeightWriter:
-    """Writes every weight of a graph, read from `checkpoint` under its name in `sources`.
+    """Writes every weight of a graph, read from `checkpoint` as its `pieces` say.
 
     `spools` are scratch files for scales and minimums, whose regions come after the panels.
     `clock` tells seconds, for `progress` alone.
     """
 
     checkpoint: Checkpoint
-    sources: Mapping[str, str]
+    pieces: Mapping[str, tuple[Piece, ...]]
     container: ContainerWriter
     spools: tuple[BinaryIO, BinaryIO]
     workers: Executor
@@ -73,6 +73,8 @@ class WeightWriter:
     clock: Callable[[], float]
     done: int = 0
     begin_seconds: float = 0.0
+    slice_of: tuple[tuple[str, int], NDArray[Any]] | None = None
+    """The expert's slice of a stacked tensor that was read last."""
 
     def write(self, graph: ModelGraph) -> None:
         """Write all regions.
@@ -91,7 +93,8 @@ class WeightWriter:
                     self._write_groups(weight, part, group_types[weight.name], spool)
         for weight in graph.weights:
             if not weight.is_matrix:
-                values = as_float32(self._read(weight, slice(0, weight.shape[0])))
+                (piece,) = self.pieces[weight.name]
+                values = as_float32(self._read(piece, slice(0, weight.shape[0])))
                 require_finite(weight.name, values)
                 if weight.offset:
                     values = values + np.float32(weight.offset)
@@ -119,25 +122,33 @@ class WeightWriter:
         Workers read what they pack, which then lies in their caches; one at a time, for a
         checkpoint need not bear two.
         """
+        done = self.done
+        for piece in self.pieces[weight.name]:
+            for rows in row_blocks(piece.weight.shape, PANEL_WIDTH):
+                packed = pack_block(
+                    piece.weight, self._reader(piece), rows, scale_type, self.workers
+                )
+                if packed is None:
+                    return
+                for block in packed:
+                    for spool, groups in zip(self.spools, block[1:], strict=True):
+                        if groups is not None:
+                            spool.write(groups.data)
+                    yield block.panels
+                done += (rows.stop - rows.start) * piece.weight.shape[1]
+                if self.progress is not None:
+                    seconds = self.clock() - self.begin_seconds
+                    self.progress(ConversionProgress(piece.weight.name, done, total, seconds))
+
+    def _reader(self, piece: Piece) -> Callable[[slice], NDArray[Any]]:
+        """Read rows of one piece, one caller at a time."""
         lock = Lock()
 
         def read(rows: slice) -> NDArray[Any]:
             with lock:
-                return self._read(weight, rows)
+                return self._read(piece, rows)
 
-        for rows in row_blocks(weight.shape, PANEL_WIDTH):
-            packed = pack_block(weight, read, rows, scale_type, self.workers)
-            if packed is None:
-                return
-            for block in packed:
-                for spool, groups in zip(self.spools, (block.scale, block.minimum), strict=True):
-                    if groups is not None:
-                        spool.write(groups.data)
-                yield block.panels
-            if self.progress is not None:
-                done = self.done + rows.stop * weight.shape[1]
-                seconds = self.clock() - self.begin_seconds
-                self.progress(ConversionProgress(weight.name, done, total, seconds))
+        return read
 
     def _write_groups(
         self, weight: WeightDeclaration, part: str, stored_type: str, spool: BinaryIO
@@ -153,24 +164,35 @@ class WeightWriter:
 
         self.container.append(name, stored_type, shape, blocks())
 
-    def _read(self, weight: WeightDeclaration, rows: slice) -> NDArray[Any]:
+    def _read(self, piece: Piece, rows: slice) -> NDArray[Any]:
         """Read some rows of a weight; those that lie side by side in the checkpoint at once."""
-        at = weight.rows(rows.start, rows.stop)
+        at = piece.weight.rows(rows.start, rows.stop)
         order = np.argsort(at, kind="stable")
         ordered = at[order]
         # A row read in vain costs less than one more read.
         runs = np.split(ordered, np.flatnonzero(np.diff(ordered) > 2) + 1)
-        values = np.concatenate([self._span(weight, run) for run in runs])
+        values = np.concatenate([self._span(piece, run) for run in runs])
         return values if len(runs) == 1 and (at == ordered).all() else values[np.argsort(order)]
 
-    def _span(self, weight: WeightDeclaration, run: NDArray[np.int64]) -> NDArray[Any]:
+    def _span(self, piece: Piece, run: NDArray[np.int64]) -> NDArray[Any]:
         """Read the rows `run`, ascending, of a weight's tensor."""
         first, stop = int(run[0]), int(run[-1]) + 1
-        values = self.checkpoint.read(self.sources[weight.name], slice(first, stop))
-        expected = (stop - first, *weight.shape[1:])
+        values = self._rows(piece, slice(first, stop))
+        expected = (stop - first, *piece.weight.shape[1:])
         if values.shape != expected:
             raise CheckpointError(
-                f"{self.checkpoint.source}: rows {first} to {stop} of {weight.checkpoint_name!r} "
-                f"have shape {list(values.shape)}, expected {list(expected)}; fetch it again"
+                f"{self.checkpoint.source}: rows {first} to {stop} of "
+                f"{piece.weight.checkpoint_name!r} have shape {list(values.shape)}, expected "
+                f"{list(expected)}; fetch it again"
             )
         return values if len(values) == len(run) else values[run - first]
+
+    def _rows(self, piece: Piece, rows: slice) -> NDArray[Any]:
+        """Read rows of a tensor or, of stacked experts, of one expert's slice, read whole."""
+        tensor = str(piece.tensor)
+        if piece.expert is None:
+            return self.checkpoint.read(tensor, rows)
+        if self.slice_of is None or self.slice_of[0] != (tensor, piece.expert):
+            whole = self.checkpoint.read(tensor, slice(piece.expert, piece.expert + 1))
+            self.slice_of = ((tensor, piece.expert), whole[0])
+        return self.slice_of[1][rows]

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dashinfer_lab.config import ModelConfig, RopeConfig
+from dashinfer_lab.config import ExpertConfig, ModelConfig, RopeConfig
 from dashinfer_lab.graph.attention_options import alibi_slopes, logn_table
 from dashinfer_lab.graph.functions import ACTIVATION_BITS, DOMAIN, OPSET, ROTARY_IDS
 from dashinfer_lab.graph.model_graph import ModelGraph
 from dashinfer_lab.graph.nodes import NodeBuilder, Value, shaped, tensor
 from dashinfer_lab.graph.rope import head_order, rotary_table
-from dashinfer_lab.graph.weights import FusedRows, WeightDeclaration
+from dashinfer_lab.graph.weights import FusedRows, WeightDeclaration, expert_matrices
 from dashinfer_lab.quantize import GROUPED_BITS, Scheme, WeightRole, group_length
 
 if TYPE_CHECKING:
@@ -121,6 +121,32 @@ class GraphBuilder(NodeBuilder):
             values.append(self._linear(f"{name}.{part}", x, width, "linear", bias, fused, order))
             first += width // groups
         return values
+
+    def router(self, name: str, x: Value, num_experts: int) -> Value:
+        """Multiply by `name`.weight [num_experts, x.num_features], never stored in integers."""
+        return self._linear(name, x, num_experts, "router", bias=False)
+
+    def experts(
+        self,
+        name: str,
+        x: Value,
+        logits: Value,
+        sizes: ExpertConfig,
+        parts: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj"),
+    ) -> Value:
+        """Sum down(silu(gate(x)) * up(x)) over the experts of each row's largest logits, weighted.
+
+        Expert 3's gate is `name`.3.gate_proj.weight (Shazeer et al. 2017; Jiang et al. 2024).
+        """
+        name, inner = self._path + name, sizes.intermediate_size
+        weights = [
+            self._unpack(self._declare(weight, (sizes.count, *shape), "linear", experts=rows))
+            for weight, shape, rows in expert_matrices(name, parts, x.num_features, inner)
+        ]
+        attributes = {"top_k": sizes.per_token, "renormalise": int(sizes.renormalise)}
+        inputs = [x.source, logits.source, *weights]
+        summed = self._node("SparseExperts", name, inputs, attributes, domain=DOMAIN)
+        return self._feature(summed, x.num_features)
 
     def head(self, name: str, x: Value, vocab_size: int, *, unit_rows: bool = False) -> Value:
         """Project to logits by `name`.weight, or by the embedding where the config ties them.
@@ -281,9 +307,13 @@ class GraphBuilder(NodeBuilder):
         order: tuple[int, ...] = (),
     ) -> ir.Value:
         """Declare `name`.weight [n, k] and return W [k, n] unpacked from its panels."""
-        weight = self._declare(f"{name}.weight", (n, k), role, fused, order)
-        panel_name, *group_names = weight.stored_shapes()
+        return self._unpack(self._declare(f"{name}.weight", (n, k), role, fused, order))
+
+    def _unpack(self, weight: WeightDeclaration) -> ir.Value:
+        """Return the declared W [k, n]; those of experts lie side by side, in whole panels."""
+        n, k = weight.num_columns, weight.shape[-1]
         shapes = weight.stored_shapes()
+        panel_name, *group_names = shapes
         inputs = [self._initializer(panel_name, _PANEL_TYPE[weight.format], shapes[panel_name])]
         # The type of scale and minimum is settled when the weight is quantised.
         inputs += [self._initializer(group, "FLOAT", shapes[group]) for group in group_names]
@@ -293,7 +323,7 @@ class GraphBuilder(NodeBuilder):
         unpacked = self._node(
             _UNPACK[weight.format], f"{weight.name}.unpacked", inputs, attributes, domain=DOMAIN
         )
-        if role == "linear" and weight.format in GROUPED_BITS:
+        if weight.role == "linear" and weight.format in GROUPED_BITS:
             node = self._nodes[f"{weight.name}.unpacked"]
             node.metadata_props[ACTIVATION_BITS] = str(self._scheme.activation_bits)
         self._unpacked[weight.name] = shaped(unpacked, [k, n])

@@ -1,7 +1,7 @@
 """Operators the ONNX standard lacks, as local functions whose bodies are standard operators.
 
-Any runtime can run them; `lower` recognises them by name and never looks at the bodies. Those of
-weights return the weight W [K, N] from panels as `jit_kernels.panels` describes them.
+Any runtime can run them; `lower` recognises them by name and never looks at the bodies. Those that
+unpack return the weight W [K, N] from panels as `jit_kernels.panels` describes them.
 """
 
 from __future__ import annotations
@@ -119,6 +119,75 @@ _BODIES = {
     share = Div (x, bound)
     bent = Tanh (share)
     y = Mul (bent, bound) }""",
+    # Every row of x meets the top_k experts of largest logit, ties to the lower one. The experts'
+    # W [K, N] lie side by side in gate, up and down, each padded to whole panels; experts that no
+    # row chose multiply no rows.
+    "SparseExperts": """SparseExperts <top_k, renormalise> (x, logits, gate, up, down) => (y) {
+    axis = Constant <value_ints = [0]> ()
+    last = Constant <value_ints = [-1]> ()
+    columns = Constant <value_ints = [1]> ()
+    hidden = Shape <start = -1> (x)
+    count = Shape <start = -1> (logits)
+    rows_of_x = Concat <axis = 0> (last, hidden)
+    rows_of_logits = Concat <axis = 0> (last, count)
+    x_rows = Reshape (x, rows_of_x)
+    logit_rows = Reshape (logits, rows_of_logits)
+
+    chosen_scalar = Constant <value_int: int = @top_k> ()
+    chosen = Unsqueeze (chosen_scalar, axis)
+    best, ids = TopK <axis = -1, largest = 1, sorted = 1> (logit_rows, chosen)
+    probabilities = Softmax <axis = -1> (logit_rows)
+    shares = GatherElements <axis = -1> (probabilities, ids)
+    total = ReduceSum <keepdims = 1> (shares, last)
+    one = Constant <value_float = 1.0> ()
+    switch = Constant <value_int: int = @renormalise> ()
+    renormalised = Cast <to = 9> (switch)
+    divisor = Where (renormalised, total, one)
+    weights = Div (shares, divisor)
+
+    inner = Shape <start = 0, end = 1> (down)
+    inner_columns = Shape <start = 1, end = 2> (gate)
+    hidden_columns = Shape <start = 1, end = 2> (down)
+    inner_stride = Div (inner_columns, count)
+    hidden_stride = Div (hidden_columns, count)
+    zero = Constant <value_int = 0> ()
+    shape = Shape (x_rows)
+    nothing = ConstantOfShape (shape)
+    num_experts = Squeeze (count, axis)
+    always = Constant <value = bool {1}> ()
+    sums = Loop (num_experts, always, nothing) <body = expert (
+        int64 number, bool going, float[T, H] before) => (bool goes, float[T, H] after) {
+        goes = Identity (going)
+        met = Equal (ids, number)
+        places = NonZero (met)
+        row_ids = Gather <axis = 0> (places, zero)
+        pairs = Transpose <perm = [1, 0]> (places)
+        pair_weights = GatherND (weights, pairs)
+        inputs = Gather <axis = 0> (x_rows, row_ids)
+        number_vector = Unsqueeze (number, axis)
+        inner_start = Mul (number_vector, inner_stride)
+        inner_stop = Add (inner_start, inner)
+        hidden_start = Mul (number_vector, hidden_stride)
+        hidden_stop = Add (hidden_start, hidden)
+        gate_weight = Slice (gate, inner_start, inner_stop, columns)
+        up_weight = Slice (up, inner_start, inner_stop, columns)
+        down_weight = Slice (down, hidden_start, hidden_stop, columns)
+        gates = MatMul (inputs, gate_weight)
+        ups = MatMul (inputs, up_weight)
+        activated = Swish <alpha = 1.0> (gates)
+        products = Mul (activated, ups)
+        outputs = MatMul (products, down_weight)
+        weight_columns = Unsqueeze (pair_weights, columns)
+        weighted = Mul (outputs, weight_columns)
+        targets = Unsqueeze (row_ids, columns)
+        after = ScatterND <reduction = "add"> (before, targets, weighted)
+    }>
+    shape_of_x = Shape (x)
+    y = Reshape (sums, shape_of_x) }""",
+    # x [B, S, N] by the sigmoid of one logit a row [B, S, 1]
+    "GateBySigmoid": """GateBySigmoid (x, logit) => (y) {
+    share = Sigmoid (logit)
+    y = Mul (x, share) }""",
 }
 
 

@@ -72,6 +72,12 @@ class NodeBuilder:
         activated = self._node("Gelu", f"{x.source.name}.gelu", [x.source], attributes)
         return self._feature(activated, x.num_features)
 
+    def gated(self, x: Value, logit: Value) -> Value:
+        """x times the sigmoid of one logit a row."""
+        name, inputs = f"{logit.source.name}.gated", [x.source, logit.source]
+        gated = self._node("GateBySigmoid", name, inputs, domain=DOMAIN)
+        return self._feature(gated, x.num_features)
+
     def silu(self, x: Value) -> Value:
         """x * sigmoid(x) (Elfwing et al. 2017; ONNX calls it Swish)."""
         activated = self._node("Swish", f"{x.source.name}.silu", [x.source], {"alpha": 1.0})

@@ -42,6 +42,8 @@ OPERATORS: dict[tuple[str, str], OperatorRule] = {
     (DOMAIN, "RMSNormPerHead"): OperatorRule(2, attributes=("num_heads", "epsilon")),
     (DOMAIN, "Scaled"): OperatorRule(1, attributes=("factor",)),
     (DOMAIN, "SoftCap"): OperatorRule(1, attributes=("cap",)),
+    (DOMAIN, "SparseExperts"): OperatorRule(5, attributes=("top_k", "renormalise")),
+    (DOMAIN, "GateBySigmoid"): OperatorRule(2),
     (DOMAIN, "UnpackPanelsF32"): OperatorRule(1, attributes=("k", "n")),
     (DOMAIN, "UnpackPanelsBF16"): OperatorRule(1, attributes=("k", "n")),
     (DOMAIN, "InstantDequantize"): OperatorRule(3, attributes=("k", "n", "group_size")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -15,9 +15,10 @@ from dashinfer_lab.quantize import (
     WeightRole,
     group_shape,
     panel_shape,
+    whole_panels,
 )
 
-__all__ = ["FusedRows", "StoredTensor", "WeightDeclaration"]
+__all__ = ["ExpertRows", "FusedRows", "StoredTensor", "WeightDeclaration", "expert_matrices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,35 @@ class FusedRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertRows:
+    """The spellings that checkpoints have for the matrices [N, K] of a weight of experts.
+
+    each: a tensor for every expert, {} in its name standing for its number.  stacked: some rows of
+    every expert's slice of one tensor [E, rows, K], as transformers 5 holds it in memory.
+    """
+
+    each: str
+    stacked: FusedRows
+
+
+def expert_matrices(
+    name: str, parts: tuple[str, str, str], hidden: int, inner: int
+) -> list[tuple[str, tuple[int, int], ExpertRows]]:
+    """Gate, up and down of experts that are called `name`: weight, shape [N, K], spellings."""
+    both, down = f"{name}.gate_up_proj", f"{name}.down_proj"
+    into, back = (inner, hidden), (hidden, inner)
+    stacked = [
+        (into, FusedRows(both, 2 * inner, 0, inner, 2 * inner)),
+        (into, FusedRows(both, 2 * inner, inner, inner, 2 * inner)),
+        (back, FusedRows(down, hidden, 0, hidden, hidden)),
+    ]
+    return [
+        (f"{name}.{part}.weight", shape, ExpertRows(f"{name}.{{}}.{part}.weight", rows))
+        for part, (shape, rows) in zip(parts, stacked, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class StoredTensor:
     """Where a tensor lies in the weights file: `dtype` as safetensors spells it, bytes from 0."""
 
@@ -48,7 +78,8 @@ class StoredTensor:
 class WeightDeclaration:
     """A weight a model asks for: the checkpoint's name and shape, and the format to store.
 
-    A matrix has shape [N, K], K its in features, and is stored as panels.
+    A matrix has shape [N, K], K its in features, and is stored as panels. The matrices of E
+    experts are one weight [E, N, K], the panels of one expert after those of the other.
     """
 
     name: str
@@ -64,6 +95,8 @@ class WeightDeclaration:
     """What is added to every element of a vector."""
     unit_rows: bool = False
     """Whether every row of a matrix is divided by its length."""
+    experts: ExpertRows | None = None
+    """Where the matrices of experts lie in the checkpoint."""
 
     @property
     def checkpoint_name(self) -> str:
@@ -89,7 +122,19 @@ class WeightDeclaration:
     @property
     def is_matrix(self) -> bool:
         """Whether the weight is stored as panels."""
-        return len(self.shape) == 2
+        return len(self.shape) > 1
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of the stored weight: N, or those of every expert's whole panels."""
+        *experts, n, _ = self.shape
+        return experts[0] * whole_panels(n) if experts else n
+
+    def expert(self, number: int, *, stacked: bool) -> WeightDeclaration:
+        """One expert's matrix, as the checkpoint spells it."""
+        assert self.experts is not None
+        name, fused = self.experts.each.format(number), self.experts.stacked if stacked else None
+        return replace(self, name=name, shape=self.shape[1:], fused=fused, experts=None)
 
     @property
     def num_elements(self) -> int:
@@ -100,7 +145,7 @@ class WeightDeclaration:
         """Name and shape of every tensor that holds this weight, panels first."""
         if not self.is_matrix:
             return {self.name: self.shape}
-        n, k = self.shape
+        n, k = self.num_columns, self.shape[-1]
         shapes = {self.name: panel_shape(n, k, self.format)}
         if self.format in GROUPED_BITS:
             shapes[f"{self.name}.scale"] = group_shape(n, k, self.group_size)

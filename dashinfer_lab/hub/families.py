@@ -9,9 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FAMILIES", "Family", "family_of_architecture", "family_of_model_type"]
+__all__ = ["FAMILIES", "ExpertDefaults", "Family", "family_of_architecture", "family_of_model_type"]
 
-Window = Literal["none", "always", "switch", "pattern"]
+Window = Literal["none", "always", "switch", "switch all", "switch even", "pattern"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertDefaults:
+    """A mixture of experts' sizes; None where the architecture has no such key."""
+
+    count: int
+    per_token: int
+    size: int | None = None
+    shared_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +43,14 @@ class Family:
     bias_default: bool = False
     mlp_bias_key: str | None = None
     window: Window = "none"
-    """Whether sliding_window is no part of it, holds in all layers, has a switch, or holds in all
-    but every `window_pattern`-th layer.
+    """Whether sliding_window is no part of it, holds in all layers, has a switch (which gives it to
+    layers from max_window_layers on, to all, or to even ones before max_window_layers), or holds in
+    all but every `window_pattern`-th layer.
     """
     window_pattern: int | None = None
     default_window: int | None = None
     """Of a config.json without the key sliding_window; null there is no window."""
+    experts: ExpertDefaults | None = None
 
     tied: bool = False
     """Whether head and embedding are one where config.json does not say."""
@@ -82,6 +94,21 @@ FAMILIES = (
         "qwen3", "Qwen3ForCausalLM", ("Qwen_v30",),
         context_length=32768, head_dim=128, bias_key="attention_bias", window="switch",
         default_window=4096,
+    ),
+    Family(
+        "mixtral", "MixtralForCausalLM",
+        context_length=131072, num_kv_heads=8, norm_eps=1e-5, theta=1e6, window="always",
+        experts=ExpertDefaults(8, 2),
+    ),
+    Family(
+        "qwen2_moe", "Qwen2MoeForCausalLM", ("Qwen_v20_MOE",),
+        context_length=32768, num_kv_heads=16, bias_key="qkv_bias", bias_default=True,
+        window="switch even", default_window=4096, experts=ExpertDefaults(60, 4, 1408, 5632),
+    ),
+    Family(
+        "qwen3_moe", "Qwen3MoeForCausalLM",
+        context_length=32768, num_kv_heads=4, bias_key="attention_bias", window="switch all",
+        default_window=4096, experts=ExpertDefaults(128, 8, 768),
     ),
     *(
         Family(

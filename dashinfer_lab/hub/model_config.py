@@ -13,6 +13,7 @@ from typing import TypedDict, cast
 from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, positive_of, size_of, switch_of
+from dashinfer_lab.hub.expert_settings import expert_settings
 from dashinfer_lab.hub.families import (
     FAMILIES,
     Family,
@@ -84,6 +85,7 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         tie_word_embeddings=switch_of(config, "tie_word_embeddings", default=family.tied),
         attention_bias=bool(family.bias_key)
         and switch_of(config, str(family.bias_key), default=family.bias_default),
+        experts=expert_settings(config, family, num_layers),
         mlp_bias=bool(family.mlp_bias_key) and switch_of(config, str(family.mlp_bias_key)),
         **_score_bounds(config, family),
         **peculiarities,

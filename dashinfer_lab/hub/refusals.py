@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config
+from dashinfer_lab.hub.expert_settings import EXPERT_COUNT_KEYS
 from dashinfer_lab.hub.families import Family
 
 __all__ = ["refuse_unsupported"]
@@ -54,6 +55,7 @@ _SCORE_KEYS = {"attn_logit_softcapping", "final_logit_softcapping", "query_pre_a
 def refuse_unsupported(config: Config, family: Family) -> None:
     """Raise UnsupportedModelError naming the first key that would change the numbers."""
     read_elsewhere = _SCORE_KEYS if family.score_scalar else set[str]()
+    read_elsewhere = read_elsewhere | (set(EXPERT_COUNT_KEYS) if family.experts else set())
     for key, neutral in {**_NEUTRAL, **_ACTIVATIONS[family.activation]}.items():
         value = None if key in read_elsewhere else config.get(key)
         if value is not None and value not in neutral:

@@ -14,7 +14,7 @@ from dashinfer_lab.hub.families import Family
 __all__ = ["layer_windows", "sliding_layers"]
 
 _SLIDING, _FULL = "sliding_attention", "full_attention"
-_SWITCHED_FROM = 28  # max_window_layers of Qwen2Config and Qwen3Config
+_SWITCHED_FROM = 28  # max_window_layers of the Qwen configurations
 
 
 def layer_windows(
@@ -35,10 +35,10 @@ def layer_windows(
         return ()
     if config.get("sliding_window", family.default_window) is None:
         return ()
-    if family.window == "switch" and not switch_of(config, "use_sliding_window"):
+    if family.window.startswith("switch") and not switch_of(config, "use_sliding_window"):
         return ()
     window = size_of(config, "sliding_window", family.default_window)
-    if family.window == "always":
+    if family.window in ("always", "switch all"):
         if kinds and _FULL in kinds:
             raise UnsupportedModelError(
                 f"layer_types holds {_FULL!r} beside sliding_window {window}: not supported for "
@@ -78,4 +78,8 @@ def _default_kinds(config: Config, family: Family, num_layers: int) -> list[obje
     first = config.get("max_window_layers", _SWITCHED_FROM)
     if not isinstance(first, int) or isinstance(first, bool) or first < 0:
         raise CheckpointError(f"max_window_layers is {first!r:.100}; expected an integer >= 0")
-    return [_SLIDING if layer >= first else _FULL for layer in range(num_layers)]
+    if family.window == "switch even":
+        slides = [layer < first and layer % 2 == 0 for layer in range(num_layers)]
+    else:
+        slides = [layer >= first for layer in range(num_layers)]
+    return [_SLIDING if slide else _FULL for slide in slides]

@@ -21,6 +21,7 @@ from dashinfer_lab.quantize import (
     GroupSize,
     group_shape,
     panel_shape,
+    whole_panels,
 )
 
 __all__ = ["check_sizes"]
@@ -57,6 +58,12 @@ class _Checker:
             width = self._linear(op)
         elif op.kind == "attention":
             width = self._attention(op)
+        elif op.kind == "experts":
+            width = self._experts(op)
+        elif op.kind == "gated":
+            width = self._width(op, op.inputs[0])
+            if self._width(op, op.inputs[1]) != 1:
+                _refuse(op, f"is gated by {self._width(op, op.inputs[1])} logits a row")
         else:
             widths = {self._width(op, value) for value in op.inputs}
             if len(widths) != 1:
@@ -102,6 +109,23 @@ class _Checker:
         if bias is not None:
             self._require(op, bias, (weight.n,))
         return weight.n
+
+    def _experts(self, op: Op) -> int:
+        """Check that there is a router's logit, and a matrix of each kind, for every expert."""
+        width, count = (self._width(op, value) for value in op.inputs)
+        gate, up, down = weights = op["weights"]
+        for weight in weights:
+            self._matrix(op, weight)
+        columns = [count * whole_panels(n) for n in (down.k, down.k, width)]
+        inputs = [width, width, down.k]
+        if [w.n for w in weights] != columns or [w.k for w in weights] != inputs:
+            _refuse(op, f"has matrices that {count} experts of {width} columns do not share")
+        kinds = {(w.format, w.group_size, w.activation_bits) for w in (gate, up)}
+        if len(kinds) != 1:
+            _refuse(op, "has gates and ups in different formats")
+        if not 1 <= op["top_k"] <= count:
+            _refuse(op, f"chooses {op['top_k']} of {count} experts")
+        return width
 
     def _rotary(self, op: Op, width: int) -> None:
         self._heads(op, width)

@@ -123,7 +123,7 @@ def instantiate(
 
 def _operation(op: PlannedOp, plan: ProgramPlan, memory: Memory, pool: Pool) -> Operation:
     kernel = kernel_table()[op.kernel]
-    known = {**op.constants, "row_tile": plan.limits.row_tile}
+    known = {"row_tile": plan.limits.row_tile, **op.constants}
     constants = {name: value for name, value in known.items() if name in kernel.constants}
     compiled = kernel.specialise(**constants).compile(pool.compiler)
     sizes: dict[str, Operand] = {

@@ -17,7 +17,14 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.advance import advance
     from jit_kernels.kernels.attention import attention
     from jit_kernels.kernels.attention_merge import attention_merge
+    from jit_kernels.kernels.combine_experts import combine_experts
     from jit_kernels.kernels.embedding import embedding
+    from jit_kernels.kernels.expert_linear import (
+        expert_linear_bf16,
+        expert_linear_f32,
+        expert_linear_u4,
+        expert_linear_u8,
+    )
     from jit_kernels.kernels.geglu import geglu_prepare
     from jit_kernels.kernels.linear_float import linear_bf16, linear_f32
     from jit_kernels.kernels.linear_u4 import linear_u4
@@ -27,6 +34,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.rmsnorm import rmsnorm_prepare
     from jit_kernels.kernels.rmsnorm_add import rmsnorm_add
     from jit_kernels.kernels.rope_append import rope_append
+    from jit_kernels.kernels.route import group_rows, route
     from jit_kernels.kernels.sample import sample
     from jit_kernels.kernels.softcap import softcap
     from jit_kernels.kernels.swiglu import swiglu_prepare
@@ -35,8 +43,14 @@ def kernel_table() -> dict[str, Kernel]:
         advance,
         attention,
         attention_merge,
+        combine_experts,
         embedding,
+        expert_linear_bf16,
+        expert_linear_f32,
+        expert_linear_u4,
+        expert_linear_u8,
         geglu_prepare,
+        group_rows,
         linear_bf16,
         linear_f32,
         linear_u4,
@@ -46,6 +60,7 @@ def kernel_table() -> dict[str, Kernel]:
         rmsnorm_add,
         rmsnorm_prepare,
         rope_append,
+        route,
         sample,
         softcap,
         swiglu_prepare,

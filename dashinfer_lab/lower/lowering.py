@@ -12,9 +12,10 @@ from dashinfer_lab.graph.serialize import load_graph
 from dashinfer_lab.lower.arena import place
 from dashinfer_lab.lower.check import check_sizes
 from dashinfer_lab.lower.kernel_table import workspace_bytes
-from dashinfer_lab.lower.ops import Op, Weight
+from dashinfer_lab.lower.ops import Op, num_experts
 from dashinfer_lab.lower.passes import (
     drop_key_bias,
+    fuse_experts,
     fuse_post_norm,
     fuse_residual,
     fuse_rope,
@@ -44,7 +45,7 @@ def lowered_ops(artifact: Artifact) -> list[Op]:
             "re-convert the model"
         ) from error
     check_sizes(translated, artifact.tensors, artifact.config)
-    ops = fuse_rope(fuse_swiglu(fuse_post_norm(fuse_residual(translated))))
+    ops = fuse_rope(fuse_swiglu(fuse_post_norm(fuse_residual(fuse_experts(translated)))))
     return fuse_siblings(ops, artifact.tensors)
 
 
@@ -80,6 +81,12 @@ def lower(artifact: Artifact, limits: PlanLimits) -> ProgramPlan:
 
 
 def _bytes_per_token(ops: list[Op], artifact: Artifact) -> int:
-    weights: list[Weight] = [w for op in ops if op.kind == "linear" for w in op["weights"]]
-    names = [name for w in weights for name in (w.panels, w.scale, w.minimum) if name]
-    return sum(artifact.tensors[name].num_bytes for name in names)
+    """Bytes of all linear weights and, of experts, of as many as one token meets."""
+    total = 0
+    for op in ops:
+        if op.kind in ("linear", "experts"):
+            names = [n for w in op["weights"] for n in (w.panels, w.scale, w.minimum) if n]
+            num_bytes = sum(artifact.tensors[name].num_bytes for name in names)
+            met = op["top_k"] / num_experts(op) if op.kind == "experts" else 1
+            total += round(num_bytes * met)
+    return total

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-__all__ = ["Op", "OpKind", "Pass", "Weight", "consumers", "replaced"]
+from dashinfer_lab.quantize import whole_panels
+
+__all__ = ["Op", "OpKind", "Pass", "Weight", "consumers", "num_experts", "replaced"]
 
 OpKind = Literal[
     "embedding",
@@ -18,6 +20,8 @@ OpKind = Literal[
     "swish",
     "gelu",
     "multiply",
+    "experts",
+    "gated",
     "add",
     "norm_add",
     "swiglu",
@@ -72,6 +76,12 @@ Pass = Callable[[Sequence[Op]], list[Op]]
 def consumers(ops: Sequence[Op], value: str) -> list[Op]:
     """The operations that read `value`."""
     return [op for op in ops if value in op.inputs]
+
+
+def num_experts(op: Op) -> int:
+    """How many experts' matrices lie side by side in the weights of an "experts" operation."""
+    gate, _, down = op["weights"]
+    return gate.n // whole_panels(down.k)
 
 
 def replaced(ops: Sequence[Op], old: Sequence[Op], new: Op) -> list[Op]:

@@ -21,14 +21,20 @@ from dashinfer_lab.lower.plan import (
     TensorOperand,
 )
 from dashinfer_lab.lower.select_attention import select_attention, select_rope_append
+from dashinfer_lab.lower.select_experts import select_experts
 from dashinfer_lab.lower.select_prepare import Preparer
+from dashinfer_lab.lower.select_weights import (
+    activation_form,
+    activation_group,
+    scale_format,
+    weight_operands,
+)
 from dashinfer_lab.lower.views import assign_views, padded, value_widths
-from dashinfer_lab.quantize import GROUP_SIZES, GROUPED_BITS
+from dashinfer_lab.quantize import GROUPED_BITS
 from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["Selection", "select_kernels"]
 
-_LARGEST_ACTIVATION_GROUP = 256
 _PREPARED_BY_THEIR_READERS = ("rmsnorm", "swiglu", "geglu")
 
 
@@ -67,13 +73,15 @@ class _Selector:
         """Append the calls of one operation."""
         if op.kind in _PREPARED_BY_THEIR_READERS:
             readers = consumers(self._ops, op.outputs[0])
-            others = [reader.kind for reader in readers if reader.kind != "linear"]
+            others = [reader.kind for reader in readers if not _prepares(reader, op.outputs[0])]
             if others:
                 raise UnsupportedModelError(f"{op.name}: {op.kind} read by {others[0]}")
         elif op.kind == "embedding":
             self._embedding(op)
         elif op.kind == "linear":
             self._linear(op)
+        elif op.kind == "experts":
+            self._experts(op)
         elif op.kind == "norm_add":
             self._norm_add(op)
         elif op.kind == "rope_append":
@@ -119,14 +127,14 @@ class _Selector:
         weight: Weight = op["weight"]
         operands: dict[str, Operand] = {
             "token_ids": StepOperand("token_ids"),
-            **_weight_operands(weight),
+            **weight_operands(weight),
             "group_size": weight.group_size or weight.k,
             "n": weight.k,
             "multiplier": op["multiplier"],
         }
         constants: Constants = {
             "weight_format": weight.format,
-            "scale_format": self._scale_format(weight),
+            "scale_format": scale_format(self._scale_formats, weight),
         }
         view = self._calls.views[op.outputs[0]]
         self._calls.write("embedding", constants, operands, op, view)
@@ -135,8 +143,8 @@ class _Selector:
         weights: tuple[Weight, ...] = op["weights"]
         first = weights[0]
         rows: RowsOf = "num_logit_rows" if LOGITS in op.outputs else "num_tokens"
-        group = _activation_group(first)
-        form = _activation_form(first)
+        group = activation_group(first)
+        form = activation_form(first)
         prepared = self._preparer.prepare(op, form, first.k, group, rows)
         widths = tuple(padded(weight.n) for weight in weights)
         biases = tuple(bias or "" for bias in op["biases"])
@@ -144,7 +152,7 @@ class _Selector:
         # Fused weights lie one after the other, so the first one's address serves for all.
         operands: dict[str, Operand] = {
             **prepared.operands(),
-            **_weight_operands(first),
+            **weight_operands(first),
             "bias": TensorOperand(biases, widths) if any(biases) else NothingOperand(),
             "residual": self._calls.place(residual) if residual else NothingOperand(),
             "residual_stride": residual.stride if residual else 0,
@@ -157,7 +165,11 @@ class _Selector:
             "has_residual": residual is not None,
         }
         if first.format in GROUPED_BITS:
-            constants |= {"form": form, "group": group, "scale_format": self._scale_format(first)}
+            constants |= {
+                "form": form,
+                "group": group,
+                "scale_format": scale_format(self._scale_formats, first),
+            }
         self._calls.write(
             f"linear_{first.format}",
             constants,
@@ -166,7 +178,7 @@ class _Selector:
             self._calls.views[op.outputs[0]],
             reads=[prepared.activations, prepared.scales, *([residual.buffer] if residual else [])],
             rows=rows,
-            alias=self._alias(op) if residual else None,
+            alias=self._alias(op, op.inputs[1]) if residual else None,
         )
         if op["softcap"] is not None:
             self._softcap(op)
@@ -194,12 +206,15 @@ class _Selector:
             "residual_stride": residual.stride,
         }
         view = self._calls.views[op.outputs[0]]
-        reads = [x.buffer, residual.buffer]
-        self._calls.write("rmsnorm_add", {}, operands, op, view, reads=reads, alias=self._alias(op))
+        reads, alias = [x.buffer, residual.buffer], self._alias(op, op.inputs[1])
+        self._calls.write("rmsnorm_add", {}, operands, op, view, reads=reads, alias=alias)
 
-    def _alias(self, op: Op) -> str | None:
-        """The residual's buffer, if no later operation reads it."""
-        value = op.inputs[1]
+    def _experts(self, op: Op) -> None:
+        alias = self._alias(op, op.inputs[-1]) if op["residual"] else None
+        select_experts(self._calls, self._preparer, op, self._scale_formats, alias)
+
+    def _alias(self, op: Op, value: str) -> str | None:
+        """The buffer of residual `value`, if no later operation reads it."""
         readers: set[int] = set()
         for reader in consumers(self._ops, value):
             # RMSNorm and SwiGLU read where the linears that follow them run.
@@ -209,33 +224,7 @@ class _Selector:
         last = [each for each in self._ops if id(each) in readers][-1]
         return self._calls.views[value].buffer if last is op else None
 
-    def _scale_format(self, weight: Weight) -> str:
-        return self._scale_formats[weight.scale] if weight.scale else "f32"
 
-
-def _weight_operands(weight: Weight) -> dict[str, Operand]:
-    operands: dict[str, Operand] = {"panels": TensorOperand((weight.panels,))}
-    for name, tensor in (("scale", weight.scale), ("minimum", weight.minimum)):
-        operands[name] = TensorOperand((tensor,)) if tensor else NothingOperand()
-    return operands
-
-
-def _activation_form(weight: Weight) -> str:
-    """How rows are prepared for `weight`: see `jit_kernels.activation_layout`."""
-    if weight.format not in GROUPED_BITS:
-        return "f32"
-    if weight.activation_bits == 16:
-        return "i16"
-    return "i7" if weight.format == "u8" else "i8"
-
-
-def _activation_group(weight: Weight) -> int:
-    """Elements of k quantised together; 0 for float inputs.
-
-    The weight's group, at most 256; a whole row, whatever its length, is cut every 256.
-    """
-    if weight.format not in GROUPED_BITS:
-        return 0
-    if weight.group_size not in GROUP_SIZES:
-        return _LARGEST_ACTIVATION_GROUP
-    return min(weight.group_size, _LARGEST_ACTIVATION_GROUP)
+def _prepares(reader: Op, value: str) -> bool:
+    """Whether `reader` has rows of `value` prepared for it."""
+    return reader.kind == "linear" or (reader.kind == "experts" and reader.inputs[0] == value)

@@ -12,9 +12,15 @@ from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.calls import Calls
 from dashinfer_lab.lower.ops import Op
 from dashinfer_lab.lower.plan import ArenaOperand, Operand, RowsOf, StepOperand, TensorOperand
-from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS, padded_k, word_elements
+from jit_kernels.activation_layout import (
+    GEMV_ROWS,
+    REDUNDANT_ROWS,
+    UNTILED,
+    padded_k,
+    word_elements,
+)
 
-__all__ = ["Prepared", "Preparer"]
+__all__ = ["Prepared", "Preparer", "prepare_constants"]
 
 _CACHE_LINE = 64
 _UNUSED_GROUP = 64
@@ -39,21 +45,33 @@ class Prepared:
         }
 
 
+def prepare_constants(form: str, group: int, *, untiled: bool) -> dict[str, int | str | bool]:
+    """Constants of a kernel that prepares rows; `group` is 0 for f32."""
+    tile = {"row_tile": UNTILED} if untiled else {}
+    return {"form": form, "group": group or _UNUSED_GROUP, **tile}
+
+
 class Preparer:
     """Remembers what is prepared already."""
 
     def __init__(self, calls: Calls, makers: Mapping[str, Op]) -> None:
         self._calls = calls
         self._makers = makers
-        self._done: dict[tuple[str, str, int], Prepared] = {}
+        self._done: dict[tuple[str, str, int, bool], Prepared] = {}
 
-    def prepare(self, reader: Op, form: str, k: int, group: int, rows: RowsOf) -> Prepared:
-        """The input of linear `reader` as rows of `form`; `group` is 0 for "f32"."""
+    def prepare(
+        self, reader: Op, form: str, k: int, group: int, rows: RowsOf, *, untiled: bool = False
+    ) -> Prepared:
+        """The input of linear `reader` as rows of `form`; `group` is 0 for "f32".
+
+        untiled: rows one after the other, whatever their number: see `activation_layout`.
+        """
         value = reader.inputs[0]
-        key = (value, form, group)
+        key = (value, form, group, untiled)
         if key not in self._done:
-            self._done[key] = self._buffers(f"{value}.{form}{group or ''}", k, form, group)
-            constants: dict[str, int | str | bool] = {"form": form, "group": group or _UNUSED_GROUP}
+            name = f"{value}.{form}{group or ''}{'.untiled' if untiled else ''}"
+            self._done[key] = self._buffers(name, k, form, group)
+            constants = prepare_constants(form, group, untiled=untiled)
             self._call(reader, value, constants, self._done[key], rows)
         return self._done[key]
 
@@ -107,7 +125,7 @@ class Preparer:
             f"{reader.name}.prepare" if kernel == "prepare" else maker.name,
             reader.layer,
             rows=rows,
-            barrier="shared",
+            barrier="always" if constants.get("row_tile") == UNTILED else "shared",
             reads=tuple(dict.fromkeys(view.buffer for view in views.values())),
             writes=(prepared.activations, prepared.scales),
         )

@@ -55,6 +55,8 @@ class _Translator:
             "RMSNormalization": self._rms_normalization,
             "RMSNormPerHead": self._rms_norm_per_head,
             "MatMul": self._mat_mul,
+            "SparseExperts": self._sparse_experts,
+            "GateBySigmoid": self._gate_by_sigmoid,
             "Add": self._add,
             "Mul": self._mul,
             "Swish": self._swish,
@@ -163,6 +165,20 @@ class _Translator:
 
     def _mul(self, node: ir.Node) -> None:
         self._emit("multiply", node, [_name(value) for value in node.inputs], {})
+
+    def _sparse_experts(self, node: ir.Node) -> None:
+        x, logits = (_name(value) for value in node.inputs[:2])
+        attributes = {
+            "weights": tuple(self._weight(node, value) for value in node.inputs[2:]),
+            "top_k": _integer(node, "top_k"),
+            "renormalise": bool(_integer(node, "renormalise")),
+            "shared": False,
+            "residual": False,
+        }
+        self._emit("experts", node, [x, logits], attributes)
+
+    def _gate_by_sigmoid(self, node: ir.Node) -> None:
+        self._emit("gated", node, [_name(value) for value in node.inputs], {})
 
     def _swish(self, node: ir.Node) -> None:
         if _number(node, "alpha") != 1.0:

@@ -97,21 +97,63 @@ def _product(weight_format: str) -> Part:
         n = op.number("num_panels") * PANEL_WIDTH
         if not rows:
             return Work()
-        weight_bytes = n * num_words(k, _WEIGHT_BITS[weight_format]) * _WORD
-        row_bytes = padded_k(k) * _FLOAT
-        if weight_format in _GROUPED:
-            groups = -(-k // op.number("group"))
-            scales = -(-groups // op.number("groups_per_scale"))
-            weight_bytes += 2 * n * scales * _SCALE_BYTES[op.choice("scale_format")]
-            row_bytes = (
-                padded_k(k) * _FLOAT // word_elements(op.choice("form")) + groups * 2 * _FLOAT
-            )
+        weight_bytes, row_bytes = _matrix_and_row(op, weight_format)
         weight_bytes += n * _FLOAT if op.number("has_bias") else 0
         streams = 2 if op.number("has_residual") else 1
         activation_bytes = rows * (row_bytes + streams * n * _FLOAT)
         return Work(weight_bytes, 0, activation_bytes, 2 * rows * n * k)
 
     return work
+
+
+def _matrix_and_row(op: ProfiledOp, weight_format: str) -> tuple[int, int]:
+    """Bytes of one matrix W[K, N] and of one prepared row that meets it."""
+    k, n = op.number("in_features"), op.number("num_panels") * PANEL_WIDTH
+    weight_bytes = n * num_words(k, _WEIGHT_BITS[weight_format]) * _WORD
+    if weight_format not in _GROUPED:
+        return weight_bytes, padded_k(k) * _FLOAT
+    groups = -(-k // op.number("group"))
+    scales = -(-groups // op.number("groups_per_scale"))
+    weight_bytes += 2 * n * scales * _SCALE_BYTES[op.choice("scale_format")]
+    row_bytes = padded_k(k) * _FLOAT // word_elements(op.choice("form"))
+    return weight_bytes, row_bytes + groups * 2 * _FLOAT
+
+
+def _expert_product(weight_format: str) -> Part:
+    """Every pair {row, expert} once; the experts read are those that rows meet on average.
+
+    One row reads exactly its own; that of E experts, each meeting a share k / E of the rows,
+    E · (1 - (1 - k / E)^R) are met by any of R rows, is true where routing is even.
+    """
+
+    def work(op: ProfiledOp, step: StepShape) -> Work:
+        rows, top_k, count = step.rows(op.rows), op.number("top_k"), op.number("num_experts")
+        k, n = op.number("in_features"), op.number("num_panels") * PANEL_WIDTH
+        met = round(count * (1 - (1 - top_k / count) ** rows))
+        weight_bytes, row_bytes = _matrix_and_row(op, weight_format)
+        pairs = rows * top_k
+        return Work(met * weight_bytes, 0, pairs * (row_bytes + n * _FLOAT), 2 * pairs * n * k)
+
+    return work
+
+
+def _route(op: ProfiledOp, step: StepShape) -> Work:
+    """Softmax over the experts, and the choice of some."""
+    elements = step.rows(op.rows) * op.number("num_experts")
+    return Work(activation_bytes=elements * _FLOAT, flops=3 * elements)
+
+
+def _group_rows(op: ProfiledOp, step: StepShape) -> Work:
+    """An expert's id read, a row and a place written for every pair."""
+    return Work(activation_bytes=3 * step.rows(op.rows) * op.number("top_k") * _WORD)
+
+
+def _combine(op: ProfiledOp, step: StepShape) -> Work:
+    """Every pair's outputs, the shared expert's and the residual, added up."""
+    n = op.number("num_panels") * PANEL_WIDTH
+    summands = op.number("top_k") + op.number("has_shared") + op.number("has_residual")
+    elements = step.rows(op.rows) * n
+    return Work(activation_bytes=(summands + 1) * elements * _FLOAT, flops=2 * summands * elements)
 
 
 def _looked_up_rows(op: ProfiledOp, step: StepShape) -> Work:
@@ -143,9 +185,14 @@ def _norm_add(op: ProfiledOp, step: StepShape) -> Work:
     return _norm(op, step) + Work(activation_bytes=2 * elements * _FLOAT, flops=elements)
 
 
+def _prepared_rows(op: ProfiledOp, step: StepShape) -> int:
+    """Rows of the step or, with experts, pairs {row, expert}."""
+    return step.rows(op.rows) * int((op.numbers or {}).get("pairs_per_row", 1))
+
+
 def _swiglu(op: ProfiledOp, step: StepShape) -> Work:
     """gate / (1 + exp(-gate)) · up, of rows [R, n] each."""
-    elements = step.rows(op.rows) * op.number("n")
+    elements = _prepared_rows(op, step) * op.number("n")
     return Work(activation_bytes=2 * elements * _FLOAT, flops=5 * elements)
 
 
@@ -163,7 +210,7 @@ def _softcap(op: ProfiledOp, step: StepShape) -> Work:
 
 def _prepared(op: ProfiledOp, step: StepShape) -> Work:
     """Rows as a linear layer takes them, written: float32, or integers and two floats a group."""
-    rows, n = step.rows(op.rows), op.number("n")
+    rows, n = _prepared_rows(op, step), op.number("n")
     row_bytes = padded_k(n) * _FLOAT // word_elements(op.choice("form"))
     if op.choice("form") == "f32":
         return Work(activation_bytes=rows * row_bytes)
@@ -217,6 +264,13 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "linear_bf16": (_product("bf16"),),
     "linear_u8": (_product("u8"),),
     "linear_u4": (_product("u4"),),
+    "expert_linear_f32": (_expert_product("f32"),),
+    "expert_linear_bf16": (_expert_product("bf16"),),
+    "expert_linear_u8": (_expert_product("u8"),),
+    "expert_linear_u4": (_expert_product("u4"),),
+    "route": (_route,),
+    "group_rows": (_group_rows,),
+    "combine_experts": (_combine,),
     "rmsnorm_prepare": (_norm, _prepared),
     "rmsnorm_add": (_norm_add,),
     "swiglu_prepare": (_swiglu, _prepared),

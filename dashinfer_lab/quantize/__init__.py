@@ -7,7 +7,13 @@ from dashinfer_lab.quantize.instant import (
     fits_float16,
     quantize_rows,
 )
-from dashinfer_lab.quantize.layout import ELEMENT_BYTES, group_length, group_shape, panel_shape
+from dashinfer_lab.quantize.layout import (
+    ELEMENT_BYTES,
+    group_length,
+    group_shape,
+    panel_shape,
+    whole_panels,
+)
 from dashinfer_lab.quantize.panels import QuantizedPanels, quantize_panels
 from dashinfer_lab.quantize.scheme import (
     GROUP_SIZES,
@@ -36,4 +42,5 @@ __all__ = [
     "panel_shape",
     "quantize_panels",
     "quantize_rows",
+    "whole_panels",
 ]

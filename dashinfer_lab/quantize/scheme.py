@@ -12,7 +12,7 @@ from dashinfer_lab.errors import ConfigError
 __all__ = ["GROUPED_BITS", "GROUP_SIZES", "GroupSize", "Scheme", "WeightFormat", "WeightRole"]
 
 WeightFormat = Literal["f32", "bf16", "u8", "u4"]
-WeightRole = Literal["linear", "embedding", "head", "tied", "norm", "bias", "table"]
+WeightRole = Literal["linear", "router", "embedding", "head", "tied", "norm", "bias", "table"]
 GroupSize = Literal[32, 64, 128, 256, 512, "row"]
 ActivationBits = Literal[8, 16]
 
@@ -74,12 +74,17 @@ class Scheme:
         raise ConfigError(f"weights scheme {text!r} is unknown; it is one of {_SPELLINGS}")
 
     def format_of(self, weight: str, role: WeightRole) -> WeightFormat:
-        """Return the format of the weight named `weight`; norms, biases and tables stay f32."""
+        """Return the format of the weight named `weight`; norms, biases and tables stay f32.
+
+        A router, which is small and decides, is never stored in integers.
+        """
         if role in ("norm", "bias", "table"):
             return "f32"
         if self.weights == "f32":
             return "f32"
-        if role == "embedding" or any(fnmatchcase(weight, pattern) for pattern in self.exempt):
+        if role in ("embedding", "router") or any(
+            fnmatchcase(weight, pattern) for pattern in self.exempt
+        ):
             return "bf16"
         return self.weights if role == "linear" else self.head
 

@@ -92,7 +92,7 @@ def _of_artifact(artifact: Artifact) -> Iterator[MatrixSample]:
 
     for weight in build_graph(artifact.config, Scheme.parse("fp32")).weights:
         found = _LAYER.search(weight.name)
-        if found is not None and weight.is_matrix:
+        if found is not None and len(weight.shape) == 2:
             n, k = weight.shape
             runs = [_panel(artifact, weight.name, p, k) for p in _starts(-(-n // PANEL_WIDTH), 1)]
             yield MatrixSample(weight.name, int(found[1]), found[2], np.concatenate(runs)[:n])

@@ -21,11 +21,13 @@ from jit_kernels.kernels.linear_operands import (
 from jit_kernels.kernels.linear_tiles import (
     BF16_PAIRS,
     F32_WORDS,
+    U4_BY_I8,
     U4_BY_I16,
+    U8_BY_I7,
     U8_BY_I16,
     Arithmetic,
 )
-from jit_kernels.types import F32, I16, I32, I64, U8, U16, U32
+from jit_kernels.types import F32, I32, I64, U8, U16, U32
 
 __all__ = ["expert_linear_bf16", "expert_linear_f32", "expert_linear_u4", "expert_linear_u8"]
 
@@ -140,7 +142,7 @@ def expert_linear_u8(
     num_pairs: Array[I64],
     experts: Array[I64],
     token_rows: Array[I32],
-    activations: Array[I16],
+    activations: Array[U8],
     activation_scales: Array[F32],
     panels: Array[U8],
     scale: Array[U16],
@@ -155,20 +157,21 @@ def expert_linear_u8(
     workspace_bytes: Value[I64],
     *,
     gather: bool,
+    form: str,
     group: int,
     scale_format: str,
 ) -> None:
     """u8 panels, `num_panels` an expert; without `gather`, pair s reads row s."""
     weights = grouped_weights(
-        U8_BY_I16, panels, (scale, minimum), activation_scales, in_features, groups_per_scale,
-        group=group, scale_format=scale_format,
+        U8_BY_I16 if form == "i16" else U8_BY_I7, panels, (scale, minimum), activation_scales,
+        in_features, groups_per_scale, group=group, scale_format=scale_format,
     )  # fmt: skip
     _multiply(
         weights,
         weights.num_words,
         ExpertRows(num_pairs[1], experts, token_rows if gather else None),
         activations.view(U32),
-        padded_steps(in_features, 2),
+        padded_steps(in_features, weights.arithmetic.elements),
         out,
         out_stride,
         num_panels,
@@ -182,7 +185,7 @@ def expert_linear_u4(
     num_pairs: Array[I64],
     experts: Array[I64],
     token_rows: Array[I32],
-    activations: Array[I16],
+    activations: Array[U8],
     activation_scales: Array[F32],
     panels: Array[U8],
     scale: Array[U16],
@@ -197,20 +200,21 @@ def expert_linear_u4(
     workspace_bytes: Value[I64],
     *,
     gather: bool,
+    form: str,
     group: int,
     scale_format: str,
 ) -> None:
     """u4 panels, `num_panels` an expert; without `gather`, pair s reads row s."""
     weights = grouped_weights(
-        U4_BY_I16, panels, (scale, minimum), activation_scales, in_features, groups_per_scale,
-        group=group, scale_format=scale_format,
+        U4_BY_I16 if form == "i16" else U4_BY_I8, panels, (scale, minimum), activation_scales,
+        in_features, groups_per_scale, group=group, scale_format=scale_format,
     )  # fmt: skip
     _multiply(
         weights,
         weights.num_words,
         ExpertRows(num_pairs[1], experts, token_rows if gather else None),
         activations.view(U32),
-        padded_steps(in_features, 2),
+        padded_steps(in_features, weights.arithmetic.elements),
         out,
         out_stride,
         num_panels,

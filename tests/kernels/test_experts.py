@@ -20,7 +20,7 @@ from tests.kernels.guarded import guarded, guarded_before
 from tests.kernels.linear_cases import Linear, Place, random_linear
 from tests.kernels.machine_code import compiled, each_isa, run, same_bits
 
-KINDS = ("f32", "bf16", "u8", "u4")
+KINDS = ("f32", "bf16", "u8", "u4", "u8 i7", "u4 i8")
 NUM_EXPERTS = 6
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -30,7 +30,9 @@ def experts_of(kind: str, k: int, n: int, rows: int = 1) -> list[Linear]:
     """One random weight an expert, all with the same rows."""
     cases = [random_linear(kind, rows, k, n, seed=e) for e in range(NUM_EXPERTS)]
     return [
-        Linear(kind, cases[0].x, c.weight, c.scale, c.minimum, c.group, c.weight_group)
+        Linear(
+            c.kind, cases[0].x, c.weight, c.scale, c.minimum, c.group, c.weight_group, form=c.form
+        )
         for c in cases
     ]
 
@@ -47,7 +49,7 @@ def multiplied(
     """Every worker's part in turn: [pairs, N]."""
     one = experts[0]
     constants: dict[str, Any] = {"gather": gather}
-    form = "i16" if one.grouped else "f32"
+    form = one.form if one.grouped else "f32"
     ready = prepare(one.x, form, one.group, UNTILED)
     out = place(np.full((len(groups.token_rows), one.num_panels * 16), np.nan, np.float32))
     counts = np.array([len(groups.token_rows), len(groups.experts)])
@@ -55,7 +57,7 @@ def multiplied(
     operands += [place(ready.words), *([place(ready.scales)] if one.grouped else [])]
     operands.append(place(np.concatenate([each.packed() for each in experts])))
     if one.grouped:
-        constants |= {"group": one.group, "scale_format": "f16"}
+        constants |= {"form": form, "group": one.group, "scale_format": "f16"}
         for part in ("scale", "minimum"):
             packed = [packing.pack_groups(getattr(each, part)) for each in experts]
             operands.append(place(np.concatenate(packed)))
@@ -138,7 +140,7 @@ def test_experts_that_no_row_chose_are_not_read(isa: Isa) -> None:
 
 
 @each_isa
-@pytest.mark.parametrize("form", ["f32", "i16"])
+@pytest.mark.parametrize("form", ["f32", "i16", "i8"])
 @pytest.mark.parametrize("num_rows", [1, 3, 70])
 def test_untiled_rows_lie_one_after_the_other(isa: Isa, form: str, num_rows: int) -> None:
     x = np.random.default_rng(1).standard_normal((num_rows, 83)).astype(np.float32)
@@ -152,7 +154,7 @@ def test_untiled_rows_lie_one_after_the_other(isa: Isa, form: str, num_rows: int
 
     assert ready.words.shape[0] == num_rows
     same_bits(words, ready.words)
-    if form == "i16":
+    if form != "f32":
         same_bits(scales, ready.scales)
 
 

@@ -27,6 +27,7 @@ from tests.model.case_sizes import (
     Q_WIDTH,
     VOCAB,
 )
+from tests.model.expert_cases import QWEN_PARTS, expert_tensors, stacked_expert_tensors
 from tests.model.original_layouts import (
     BAICHUAN_CONFIG,
     BAICHUAN_LAYER,
@@ -68,6 +69,13 @@ _LAYER: dict[str, tuple[int, ...]] = {
     "mlp.gate_proj.weight": (INNER, HIDDEN),
     "mlp.up_proj.weight": (INNER, HIDDEN),
     "mlp.down_proj.weight": (HIDDEN, INNER),
+}
+_ATTENTION = {name: shape for name, shape in _LAYER.items() if "mlp" not in name}
+_SHARED_EXPERT = {
+    "mlp.shared_expert.gate_proj.weight": (83, HIDDEN),
+    "mlp.shared_expert.up_proj.weight": (83, HIDDEN),
+    "mlp.shared_expert.down_proj.weight": (HIDDEN, 83),
+    "mlp.shared_expert_gate.weight": (1, HIDDEN),
 }
 _QKV_BIASES = {
     "self_attn.q_proj.bias": (Q_WIDTH,),
@@ -143,6 +151,8 @@ class FamilyCase:
     outer: OuterNames = _LLAMA_NAMES
     common: bool = True
     """Whether the common sizes are part of config.json."""
+    last: Mapping[str, tuple[int, ...]] | None = None
+    """The tensors of the last layer, where they are others."""
 
     def tensors(self) -> dict[str, NDArray[np.float32]]:
         """Weights under the checkpoint's names; the same on every machine and NumPy."""
@@ -151,12 +161,20 @@ class FamilyCase:
         shapes |= {
             f"{names.layers}.{i}.{name}": shape
             for i in range(LAYERS)
-            for name, shape in self.layer.items()
+            for name, shape in self._tensors_of_layer(i).items()
         }
         if not self.whole_config().get("tie_word_embeddings"):
             shapes[f"{names.head}.weight"] = (VOCAB, hidden)
         random = np.random.RandomState(7)  # its stream is frozen
         return {name: _wide(name, shape, random) for name, shape in shapes.items()}
+
+    def _tensors_of_layer(self, layer: int) -> Mapping[str, tuple[int, ...]]:
+        return self.last if self.last and layer == LAYERS - 1 else self.layer
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether rows choose among experts."""
+        return "num_experts_per_tok" in self.config
 
     def whole_config(self) -> dict[str, object]:
         """The contents of config.json."""
@@ -184,9 +202,9 @@ def _wide(name: str, shape: tuple[int, ...], random: Any) -> NDArray[np.float32]
     if "embed" in name or "wte" in name:
         return noise.astype(np.float32)
     # A gain of 1.5 gives scores of standard deviation 2, so that some keys win.
-    peaked = ("q_proj", "k_proj", "qkv", "query_key", "W_pack", "c_attn")
+    peaked = ("q_proj", "k_proj", "qkv", "query_key", "W_pack", "c_attn", ".gate.")
     gain = 1.5 if any(part in name for part in peaked) else 1.0
-    return (gain * noise / shape[1] ** 0.5).astype(np.float32)
+    return (gain * noise / shape[-1] ** 0.5).astype(np.float32)
 
 
 def _named(architecture: str, model_type: str, **changes: object) -> dict[str, object]:
@@ -326,6 +344,43 @@ CASES = (
         "chatglm 2, stretched",
         {**CHATGLM_CONFIG, "model_type": "ChatGLM_v2", "rope_ratio": 2.5},
         CHATGLM_LAYER, CHATGLM_NAMES, common=False,
+    ),
+    FamilyCase(
+        "mixtral",
+        _named(
+            "MixtralForCausalLM", "mixtral", num_local_experts=5, num_experts_per_tok=2,
+            sliding_window=None,
+        ),
+        _ATTENTION | expert_tensors("block_sparse_moe", 5, HIDDEN, INNER, ("w1", "w3", "w2")),
+    ),
+    FamilyCase(
+        "qwen2_moe",
+        _named(
+            "Qwen2MoeForCausalLM", "qwen2_moe", decoder_sparse_step=2, num_experts=7,
+            num_experts_per_tok=3, moe_intermediate_size=51, shared_expert_intermediate_size=83,
+            use_sliding_window=False, sliding_window=32, max_window_layers=1,
+        ),
+        _LAYER | _QKV_BIASES,
+        last=_ATTENTION | _QKV_BIASES | _SHARED_EXPERT
+        | expert_tensors("mlp", 7, HIDDEN, 51, QWEN_PARTS),
+    ),
+    FamilyCase(
+        "qwen3_moe",
+        _named(
+            "Qwen3MoeForCausalLM", "qwen3_moe", mlp_only_layers=[1], num_experts=9,
+            num_experts_per_tok=4, moe_intermediate_size=67, norm_topk_prob=True, rope_theta=1e6,
+        ),
+        _ATTENTION | _QK_NORMS | expert_tensors("mlp", 9, HIDDEN, 67, QWEN_PARTS),
+        last=_LAYER | _QK_NORMS,
+    ),
+    FamilyCase(
+        "qwen3_moe, spelled as transformers 5 does",
+        _named(
+            "Qwen3MoeForCausalLM", "qwen3_moe", num_experts=17, num_experts_per_tok=1,
+            moe_intermediate_size=32, norm_topk_prob=False, tie_word_embeddings=True,
+            rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+        ),
+        _ATTENTION | _QK_NORMS | stacked_expert_tensors("mlp", 17, HIDDEN, 32),
     ),
     FamilyCase("llama, linear", _rope(type="linear", factor=2.5)),
     FamilyCase("llama, dynamic", _rope(type="dynamic", factor=4.0)),

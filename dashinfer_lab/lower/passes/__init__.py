@@ -7,6 +7,7 @@ do int8 keys lose their bias, as siblings that fuse are biased alike.
 from __future__ import annotations
 
 from dashinfer_lab.lower.passes.drop_key_bias import drop_key_bias
+from dashinfer_lab.lower.passes.fuse_experts import fuse_experts
 from dashinfer_lab.lower.passes.fuse_post_norm import fuse_post_norm
 from dashinfer_lab.lower.passes.fuse_residual import fuse_residual
 from dashinfer_lab.lower.passes.fuse_rope import fuse_rope
@@ -15,6 +16,7 @@ from dashinfer_lab.lower.passes.fuse_swiglu import fuse_swiglu
 
 __all__ = [
     "drop_key_bias",
+    "fuse_experts",
     "fuse_post_norm",
     "fuse_residual",
     "fuse_rope",
