@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict, cast
 
-from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.config import ModelConfig, ntk_stage
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, positive_of, size_of, switch_of
 from dashinfer_lab.hub.expert_settings import expert_settings
@@ -65,10 +65,11 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
             f"partial_rotary_factor {rope.partial_factor} of heads of {head_dim} turns no whole "
             "number of pairs"
         )
-    if context_length * head_dim > _ROPE_TABLE_LIMIT:
+    stages = 1 + ntk_stage(context_length, peculiarities.get("ntk_length"))
+    if context_length * head_dim * stages > _ROPE_TABLE_LIMIT:
         raise UnsupportedModelError(
             f"max_position_embeddings {context_length} with heads of {head_dim} needs too large a "
-            f"table of positions; lower it to {_ROPE_TABLE_LIMIT // head_dim} or less"
+            f"table of positions; lower it to {_ROPE_TABLE_LIMIT // head_dim // stages} or less"
         )
     return ModelConfig(
         model_type=family.model_type,

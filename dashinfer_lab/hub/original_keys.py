@@ -174,6 +174,11 @@ def _qwen(config: Config) -> Translated:
     _require_settled(config, {"num_key_value_heads": (heads,)})
     _require_settled(config, {"kv_channels": (sizes["hidden_size"] / heads,), "head_dim": ()})
     trained = size_of(config, "seq_length")
+    if trained <= 2 or sizes["hidden_size"] // heads <= 2:
+        raise CheckpointError(
+            f"seq_length {trained} with heads of {sizes['hidden_size'] // heads} makes no sense; "
+            "both are above 2"
+        )
     common = {
         **config,
         **sizes,

@@ -359,6 +359,13 @@ def test_stages_are_the_powers_of_two_that_qwens_own_formula_gives(length: int) 
         ({"rope_scaling": {"type": "linear"}}, UnsupportedModelError, "rope_scaling"),
         ({"intermediate_size": 11007}, CheckpointError, "11007 is odd"),
         ({"seq_length": None}, CheckpointError, "seq_length"),
+        ({"seq_length": 1}, CheckpointError, "seq_length 1 with heads of 128"),
+        ({"hidden_size": 64, "kv_channels": 2}, CheckpointError, "with heads of 2 makes"),
+        (
+            {"use_dynamic_ntk": True, "seq_length": 3, "max_position_embeddings": 1 << 20},
+            UnsupportedModelError,
+            "max_position_embeddings 1048576 with heads of 128",
+        ),
     ],
     ids=str,
 )
