@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dashinfer_lab.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine
+    from dashinfer_lab.beam_search import BeamSearchParams
     from dashinfer_lab.llm import LLM
     from dashinfer_lab.outputs import CompletionOutput, RequestOutput
     from dashinfer_lab.sampling import RequestOutputKind, SamplingParams
@@ -15,6 +16,7 @@ __all__ = [
     "AsyncEngineArgs",
     "AsyncLLM",
     "AsyncLLMEngine",
+    "BeamSearchParams",
     "CompletionOutput",
     "RequestOutput",
     "RequestOutputKind",
@@ -30,6 +32,7 @@ _HOMES = {
     "AsyncEngineArgs": "dashinfer_lab.async_llm",
     "AsyncLLM": "dashinfer_lab.async_llm",
     "AsyncLLMEngine": "dashinfer_lab.async_llm",
+    "BeamSearchParams": "dashinfer_lab.beam_search",
     "CompletionOutput": "dashinfer_lab.outputs",
     "RequestOutput": "dashinfer_lab.outputs",
     "RequestOutputKind": "dashinfer_lab.sampling",

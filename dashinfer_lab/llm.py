@@ -6,7 +6,7 @@ Joins artifact, tokenizer and engine; computes nothing itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from secrets import token_hex
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+from dashinfer_lab.beam_search import BeamSearchOutput, BeamSearchParams, search
 from dashinfer_lab.config import ModelConfig, profile_from_start
 from dashinfer_lab.engine import Engine, EngineOptions, RequestHandle, RequestOptions
 from dashinfer_lab.engine.auto_kv import KvChoice
@@ -21,10 +22,10 @@ from dashinfer_lab.engine.loading import LoadOptions, load_runner
 from dashinfer_lab.engine.memory_report import MemoryReport, memory_report
 from dashinfer_lab.engine.opening import open_model
 from dashinfer_lab.engine.profiler import Profiler
-from dashinfer_lab.errors import ConfigError, RequestError, TokenizerError
+from dashinfer_lab.errors import RequestError, TokenizerError
 from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
-from dashinfer_lab.progress import LoadProgress, counted, load_bars
+from dashinfer_lab.progress import LoadProgress, counted, progress_from
 from dashinfer_lab.prompts import (
     NOT_UNDERSTOOD,
     Message,
@@ -97,7 +98,7 @@ class LLM:
         )
         always_profile = profile_from_start() if always_profile is None else always_profile
         self._weights = weights
-        with _progress(progress) as told:
+        with progress_from(progress) as told:
             self.artifact: Artifact = open_model(model, tokenizer, weights, threads, told)
         self.tokenizer: Tokenizer | None = _tokenizer(self.artifact, chat_template)
         self.sampling_defaults: Mapping[str, Any] = model_defaults(self.artifact.directory)
@@ -202,6 +203,13 @@ class LLM:
         conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
         ids = [self._chat_ids(conversation, **layout) for conversation in conversations]
         return self._complete([None] * len(ids), ids, sampling_params, None, use_tqdm)
+
+    def beam_search(
+        self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams
+    ) -> list[BeamSearchOutput]:
+        """Find the likeliest sequences that so many beams see, for every prompt, batched."""
+        ids = [list(self._ids(prompt)) for prompt in prompts_in(prompts)]
+        return search(self._engine, ids, params, self.tokenizer)
 
     def stream(
         self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
@@ -353,14 +361,6 @@ class LLM:
                 '{"prompt_token_ids": [...]}'
             )
         return self.tokenizer
-
-
-def _progress(given: object) -> AbstractContextManager[LoadProgress]:
-    if given is True:
-        return load_bars()
-    if given is False or isinstance(given, LoadProgress):
-        return nullcontext(given or LoadProgress())
-    raise ConfigError(f"progress={given!r:.80} is not possible: give True, False or a LoadProgress")
 
 
 def _tokenizer(artifact: Artifact, chat_template: str | Path | None) -> Tokenizer | None:

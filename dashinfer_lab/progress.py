@@ -9,17 +9,18 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from dashinfer_lab.config import Language, default_language
+from dashinfer_lab.errors import ConfigError
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import ConversionProgress
 
-__all__ = ["LoadProgress", "conversion_pace", "counted", "load_bars"]
+__all__ = ["LoadProgress", "conversion_pace", "counted", "load_bars", "progress_from"]
 
 T = TypeVar("T")
 
@@ -103,6 +104,15 @@ class _Bar:
             self._drawn = _tqdm()(initial=done, bar_format=bar_format, **look, **work)
         self._drawn.bar_format = bar_format
         self._drawn.update(done - self._drawn.n)
+
+
+def progress_from(given: object) -> AbstractContextManager[LoadProgress]:
+    """What a caller means by `progress`: True are bars, False is nothing."""
+    if given is True:
+        return load_bars()
+    if given is False or isinstance(given, LoadProgress):
+        return nullcontext(given or LoadProgress())
+    raise ConfigError(f"progress={given!r:.80} is not possible: give True, False or a LoadProgress")
 
 
 def _is_watched() -> bool:
