@@ -7,7 +7,7 @@ other rows, the number of workers, or who computes what.
     1, 2, 3, 4 rows
         a unit is a run of panels; weights are decoded straight into the sums
     to 64 rows
-        the same for every four or eight of them
+        the same for every eight or four of them, and for the rest
     more
         a unit is (row block, panel); per K block the panel's weights are unpacked once into the
         workspace, then met by every strip of the block
@@ -25,7 +25,6 @@ from jit_kernels.dsl import (
     Array,
     Value,
     claimed,
-    if_else,
     index,
     loop,
     maximum,
@@ -105,19 +104,48 @@ def _gemv(product: Product, weights: Weights, rows: int) -> None:
 
 
 def _gemv_blocks(product: Product, weights: Weights) -> None:
-    """As many rows at a time as share a decoding; a panel stays in L2 meanwhile.
+    """As many rows at a time as share a decoding, then what is left of them.
 
-    The first pass asks for what comes soon, others for the panel that follows.
+    Panels that few rows take side by side are met one after the other by many.
+    """
+    together = weights.num_streams(1)
+    for begin, end in claimed_runs(product.counter, product.num_panels):
+        whole = begin + (end - begin) // together * together
+        for panel in loop(begin, whole, together):
+            _meet_all_rows(product, weights, [panel + i for i in range(together)])
+        if together > 1:
+            for panel in loop(whole, end):
+                _meet_all_rows(product, weights, [panel])
+
+
+def _meet_all_rows(product: Product, weights: Weights, panels: list[Value[I64]]) -> None:
+    """The products of neighbouring panels, which stay in L2 meanwhile.
+
+    The first pass asks for what comes soon, others for the panels that follow.
     """
     num_rows, most = product.num_rows, rows_per_pass(current().isa)
-    panel_bytes = product.num_words * (4 * VECTOR_LANES)
-    for begin, end in claimed_runs(product.counter, product.num_panels):
-        for panel in loop(begin, end):
-            for first in loop(0, num_rows, most):
-                for many in if_else(num_rows - first > most // 2):
-                    rows = most if many else most // 2
-                    ahead = select(first > 0, panel_bytes, PREFETCH_BYTES)
-                    _multiply_panels(product, weights, first, rows, [panel], Prefetch(ahead))
+    following = product.num_words * (len(panels) * 4 * VECTOR_LANES)
+
+    def multiply(first: Value[I64], rows: int) -> None:
+        ahead = select(first > 0, following, PREFETCH_BYTES)
+        prefetch = Prefetch(ahead) if rows >= 4 else None
+        # Beside this loop two rows of two panels do not stay in 16 registers.
+        fits = rows == 1 or current().isa.num_registers > 16
+        if fits and weights.num_streams(rows) == len(panels):
+            _multiply_panels(product, weights, first, rows, panels, prefetch)
+        else:
+            for panel in loop(panels[0], panels[-1] + 1):
+                _multiply_panels(product, weights, first, rows, [panel], prefetch)
+
+    for first in loop(0, num_rows // most * most, most):
+        multiply(first, most)
+    if most == 8:
+        with when((num_rows & 4) > 0):
+            multiply(num_rows // 8 * 8, 4)
+    rest = num_rows & 3
+    for rows in (1, 2, 3):
+        with when(rest.equals(rows)):
+            multiply(num_rows - rest, rows)
 
 
 def _multiply_panels(
@@ -128,8 +156,8 @@ def _multiply_panels(
     panels: list[Value[I64]],
     prefetch: Prefetch | None = None,
 ) -> None:
-    """Up to `rows` rows from `first` on; those beyond the last repeat it and are not written."""
-    indices = [minimum(first + row, product.num_rows - 1) for row in range(rows)]
+    """The products of `rows` rows from `first` on."""
+    indices = [first + row for row in range(rows)]
     starts = [product.activations + row * product.row_steps for row in indices]
     in_registers = rows <= rows_in_registers(current().isa)
     memory = product.scratch.tiles
@@ -140,9 +168,8 @@ def _multiply_panels(
         tile.clear()
     weights.multiply_panels(panels, tiles, ActivationRows(starts, 1), indices, prefetch)
     for panel, tile in zip(panels, tiles, strict=True):
-        for row in range(rows):
-            with when(first + row < product.num_rows):
-                product.destination.finish(first + row, panel, tile[row])
+        for row, place in enumerate(indices):
+            product.destination.finish(place, panel, tile[row])
 
 
 def _gemm(product: Product, weights: Weights) -> None:

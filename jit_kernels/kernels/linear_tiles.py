@@ -60,9 +60,9 @@ _CHAINS = 4
 def row_tile(isa: Isa) -> int:
     """Rows of the blocked form's tile: its sums take at most three quarters of the registers.
 
-    Sixteen at most: the last strip computes its missing rows, too.
+    Eight at most: more rows gain nothing, and the last strip computes its missing ones, too.
     """
-    return min(16, isa.num_registers * 3 // 4 // (VECTOR_LANES // isa.float_lanes))
+    return min(8, isa.num_registers * 3 // 4 // (VECTOR_LANES // isa.float_lanes))
 
 
 def rows_per_pass(isa: Isa) -> int:

@@ -130,16 +130,15 @@ def operations_of(case: Linear, pool: Pool, copies: int) -> list[Operation]:
     width = case.num_panels * 16
     out = aligned((case.rows, width), np.float32)
     workspace = aligned(workers * WORKSPACE_BYTES, np.uint8)
-    u8 = case.kind == "u8"
     before: tuple[Argument, ...] = (np.array([case.rows]), copied(prepared.words))
-    before += (copied(prepared.scales), copy_bytes, scales_bytes) if u8 else (copy_bytes,)
+    before += (copied(prepared.scales), copy_bytes, scales_bytes) if case.grouped else (copy_bytes,)
     after: tuple[Argument, ...] = (out, out, width, out, width, case.k, case.num_panels)
-    after += (case.groups_per_scale,) if u8 else ()
+    after += (case.groups_per_scale,) if case.grouped else ()
     after += (CLAIM_COUNTER, workspace, WORKSPACE_BYTES)
     operations: list[Operation] = []
     for _ in range(copies):
         weights = [copied(case.packed())]
-        if u8:
+        if case.grouped:
             weights += [copied(packing.pack_groups(a)) for a in (case.scale, case.minimum)]
         operations.append(Operation(code, (*before, *weights, *after)))
     return operations
@@ -147,7 +146,7 @@ def operations_of(case: Linear, pool: Pool, copies: int) -> list[Operation]:
 
 def weight_bytes(case: Linear) -> int:
     """Bytes of weights that one product must read."""
-    factors = case.scale.nbytes + case.minimum.nbytes if case.kind == "u8" else 0
+    factors = case.scale.nbytes + case.minimum.nbytes if case.grouped else 0
     return case.packed().nbytes + factors
 
 
