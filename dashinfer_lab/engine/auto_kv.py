@@ -94,7 +94,7 @@ def choose_kv_format(
     if asked != "auto":
         kept, why = cast("KvFormat", asked), "asked"
     elif is_given:
-        kept, why = KV_FORMATS[0], "given"
+        kept, why = "fp32", "given"
     elif fitting:
         kept, why = fitting[0], "fits" if fitting[0] == "fp32" else "rounded"
     else:
