@@ -235,13 +235,28 @@ def _head_norms(op: ProfiledOp, step: StepShape) -> Work:
 
 
 def _attention(op: ProfiledOp, step: StepShape) -> Work:
-    """softmax(q kᵀ) v; a chunk's keys and values are read once for all of its rows."""
+    """softmax(q kᵀ) v; a chunk's keys and values are read once for all of its rows.
+
+    Rows of a window see its keys alone, and read no others.
+    """
     heads = op.number("num_kv_heads") * op.number("heads_per_kv")
     d = op.number("head_dim")
-    read = sum(chunk.end for chunk in step.chunks)
-    scores = sum((c.start + 1 + c.end) * c.length // 2 for c in step.chunks)
+    window = op.number("window") if (op.constants or {}).get("windowed") else None
+    read = sum(chunk.end - _hidden(chunk.start, window) for chunk in step.chunks)
+    scores = sum(_keys_seen(c.end, window) - _keys_seen(c.start, window) for c in step.chunks)
     rows = 2 * step.num_tokens * heads * d * _FLOAT
     return Work(0, read * op.kv_bytes_per_position, rows, 4 * heads * d * scores)
+
+
+def _hidden(position: int, window: int | None) -> int:
+    """Keys before the window of a row at `position`."""
+    return 0 if window is None else max(0, position + 1 - window)
+
+
+def _keys_seen(count: int, window: int | None) -> int:
+    """Keys that the first `count` rows of a request see, added up."""
+    growing = count if window is None else min(count, window)
+    return growing * (growing + 1) // 2 + (count - growing) * (window or 0)
 
 
 def _merge(op: ProfiledOp, step: StepShape) -> Work:

@@ -68,6 +68,20 @@ def test_attention_grows_with_the_position_and_reads_each_key_once() -> None:
     assert work.flops == 4 * 6 * 16 * (6 + 7 + 8)
 
 
+def test_attention_within_a_window_sees_and_reads_its_keys_alone() -> None:
+    constants = {"head_dim": 16, "heads_per_kv": 3, "windowed": True}
+    numbers = {"num_kv_heads": 2, "window": 6}
+    op = ProfiledOp("attention", "a", 0, "num_tokens", constants, numbers, 256)
+    chunk = ChunkSpan(0, 4, 4, False, False, 0.0)
+
+    work = work_of(op, StepShape((chunk,), 0))
+
+    # Rows 4 .. 7 see 5, 6, 6 and 6 keys; the first of them sees key 0.
+    assert work is not None
+    assert work.kv_bytes == 8 * 256
+    assert work.flops == 4 * 6 * 16 * (5 + 6 + 6 + 6)
+
+
 def test_a_kernel_without_formula_is_named_and_has_no_figures(batch: OpProfile) -> None:
     strange = ProfiledOp("fused_of_tomorrow", "x", None)
     profile = OpProfile((*batch.ops[:-1], strange), batch.steps)
