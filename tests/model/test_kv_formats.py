@@ -63,7 +63,8 @@ def test_company_chunks_threads_and_old_pages_do_not_change_a_bit(
 @pytest.mark.parametrize("kv_format", FORMATS)
 @pytest.mark.parametrize("scheme", ["fp32", "bf16", "a16w8", "a16w4", "a8w8"])
 @pytest.mark.parametrize(
-    "name", ["qwen2", "qwen2 within a window from layer 1 on", "chatglm2", "mistral"]
+    "name",
+    ["qwen2", "qwen2 within a window from layer 1 on", "chatglm", "gemma2", "baichuan 2, 13B"],
 )
 def test_company_changes_no_bit_of_any_family(
     tmp_path: Path, name: str, scheme: str, kv_format: str
