@@ -71,7 +71,7 @@ def test_company_changes_no_bit_of_any_family(
 ) -> None:
     case = next(case for case in CASES if case.name.startswith(name))
 
-    assert company_changes_nothing(converted(case, tmp_path, scheme), kv_format, (1, 7, 64))
+    assert company_changes_nothing(converted(case, tmp_path, scheme), kv_format, (1, 7, 50))
 
 
 @pytest.mark.parametrize("kv_format", FORMATS)
