@@ -72,7 +72,7 @@ class TargetDevice(enum.Enum):
 
 
 class AsCacheMode(enum.Enum):
-    """Formats of keys and values; the default is float32."""
+    """Formats of keys and values; the default is float32 where it fits."""
 
     AsCacheDefault = 0
     AsCacheQuantI8 = 1

@@ -16,6 +16,7 @@ from dashinfer_lab.kvcache import PAGE_SIZE
 __all__ = ["AsModelConfig", "load_arguments", "model_source"]
 
 _GRAPH_SUFFIXES = (".dimodel", ".asgraph")
+_CACHE_DTYPES = {AsCacheMode.AsCacheDefault: "auto", AsCacheMode.AsCacheQuantI8: "int8"}
 _PRECISIONS = ("highest", "high", "medium")
 _STEP_TOKENS = 512
 
@@ -30,6 +31,7 @@ class AsModelConfig:
     engine_max_length: positions of a sequence. engine_max_batch: requests in a step.
     engine_max_prefill_length: tokens of one prompt in a step. num_threads: 0 is automatic.
     matmul_precision: the least that products may have; those of floats here are always float32.
+    cache_mode: AsCacheQuantI8 keeps keys and values in 8 bits.
     do_profiling: time every step, for `get_op_profiling_info`.
     LoRA limits bound what is never loaded, so any hold. Other options are refused by name where
     they ask for what is not here.
@@ -80,6 +82,7 @@ def load_arguments(config: AsModelConfig) -> dict[str, Any]:
             enable_prefix_caching=config.enable_prefix_cache,
             prefix_cache_ttl=config.prefix_cache_ttl,
         ),
+        "kv_cache_dtype": _CACHE_DTYPES[config.cache_mode],
         "always_profile": True if config.do_profiling else None,
     }
 
@@ -113,8 +116,10 @@ def _refuse_impossible(config: AsModelConfig) -> None:
     _require_cpu(config.compute_unit)
     if config.matmul_precision not in _PRECISIONS:
         _refuse(config, "matmul_precision", f"it is one of {', '.join(_PRECISIONS)}")
-    if config.cache_mode is not AsCacheMode.AsCacheDefault:
-        _refuse(config, "cache_mode", "keys and values are kept in float32: AsCacheDefault")
+    if config.cache_mode not in _CACHE_DTYPES:
+        _refuse(
+            config, "cache_mode", "keys and values are kept as AsCacheDefault or AsCacheQuantI8"
+        )
     if config.prefill_mode is not AsMHAPrefill.AsPrefillDefault:
         _refuse(config, "prefill_mode", "these are kernels of GPUs: AsPrefillDefault")
     if config.cache_span_size != PAGE_SIZE:

@@ -67,6 +67,7 @@ def test_a_json_configuration_is_read_whole(tmp_path: Path) -> None:
         "context_length": 100,
         "max_batch_tokens": 100,
         "engine": EngineOptions(max_running=8, prefix_cache_ttl=300),
+        "kv_cache_dtype": "auto",
         "always_profile": True,
     }
 
@@ -110,7 +111,7 @@ def test_a_value_that_cannot_hold_is_refused_by_name(path: str, value: Any) -> N
         ("compute_unit", "CUDA:0"),
         ("compute_unit", "CPU:0,1"),
         ("matmul_precision", "low"),
-        ("cache_mode", allspark.AsCacheMode.AsCacheQuantI8),
+        ("cache_mode", allspark.AsCacheMode.AsCacheQuantU4),
         ("prefill_mode", allspark.AsMHAPrefill.AsPrefillFlashV2),
         ("cache_span_size", 16),
         ("cache_span_num_init", 4),
@@ -263,3 +264,9 @@ def test_a_quantised_model_chain_and_what_it_refuses(tiny: Path, tmp_path: Path)
         loader.load_model(load_format="pt")
     with pytest.raises(ConfigError, match="data_type"):
         allspark.HuggingFaceModel(str(tiny), "half", user_set_data_type="float16").serialize(engine)
+
+
+def test_keys_and_values_of_8_bits_may_be_asked_for() -> None:
+    config = allspark.AsModelConfig(cache_mode=allspark.AsCacheMode.AsCacheQuantI8)
+
+    assert load_arguments(config)["kv_cache_dtype"] == "int8"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import dashinfer_lab
-from dashinfer_lab import LLM, SamplingParams
+from dashinfer_lab import LLM, BeamSearchParams, SamplingParams
 from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.vllm_options import LoadArguments
@@ -46,6 +46,19 @@ def test_the_offline_quickstart_runs_with_the_import_changed(tiny: Path) -> None
         "Prompt: 'The capital of France is'",
         "Prompt: 'The future of AI is'",
     ]
+
+
+def test_beams_have_text_and_the_best_comes_first(tiny: Path) -> None:
+    with LLM(tiny, weights="fp32", threads=1) as llm:
+        params = BeamSearchParams(beam_width=3, max_tokens=6, ignore_eos=True)
+        (output,) = llm.beam_search("hello", params)
+        assert llm.tokenizer is not None
+        texts = [llm.tokenizer.decode(each.tokens) for each in output.sequences]
+
+    assert [each.text for each in output.sequences] == texts
+    totals = [each.cum_logprob for each in output.sequences]
+    assert len(totals) == 3
+    assert totals == sorted(totals, reverse=True)
 
 
 def test_names_and_signatures_are_those_of_the_snapshot() -> None:
