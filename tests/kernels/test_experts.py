@@ -24,6 +24,9 @@ KINDS = ("f32", "bf16", "u8", "u4", "u8 i7", "u4 i8")
 NUM_EXPERTS = 6
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind_in_time = pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] if " " in k else []) for k in KINDS]
+)
 
 
 def experts_of(kind: str, k: int, n: int, rows: int = 1) -> list[Linear]:
@@ -101,7 +104,7 @@ def test_every_pair_has_the_bits_of_linear(isa: Isa, kind: str, num_rows: int) -
 
 
 @each_isa
-@each_kind
+@each_kind_in_time
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (17, 16), (515, 33)])
 def test_every_size_has_the_bits_of_linear(isa: Isa, kind: str, k: int, n: int) -> None:
     groups = reference.group_rows(choices(5, 2))
@@ -113,7 +116,7 @@ def test_every_size_has_the_bits_of_linear(isa: Isa, kind: str, k: int, n: int) 
 
 
 @each_isa
-@each_kind
+@each_kind_in_time
 def test_a_row_that_is_not_finite_harms_no_other(isa: Isa, kind: str) -> None:
     experts = experts_of(kind, k=70, n=20, rows=9)
     groups = reference.group_rows(choices(9, 2))
