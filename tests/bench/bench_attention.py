@@ -1,8 +1,9 @@
 """Attention against this machine's limits, measured in the same run.
 
     python -m tests.bench.bench_attention [--isa avx2] [--threads 2] [--only decode,prefill]
+        [--kv fp32,bf16,int8] [--contexts 2048,8192,32768]
 
-Decoding is held against the read bandwidth: one row of a request of 2048 tokens, split over its
+Decoding is held against the read bandwidth: one row of a request, split over its
 segments as the engine does, and several rows that are not split. Prefill is held against the
 float32 FMA peak: causal, one request and one kv head, so that a run is shorter than a scheduler's
 time slice where that can be, and counting only the products that a row may see.
@@ -27,6 +28,9 @@ from jit_kernels.kernels.attention import (
     workspace_floats,
 )
 from jit_kernels.kernels.attention_merge import SPLIT_WORDS, attention_merge
+from jit_kernels.kv_layout import block_bytes
+from jit_kernels.reference import kv_cache
+from jit_kernels.reference.kv_cache import stored
 from jit_kernels.runtime import CLAIM_COUNTER, Operation, Pool, Program, aligned
 from tests.bench.bench_linear import Task, best_rates, peak_task, read_task, say
 from tests.kernels.attention_cases import WHOLE, Item, words
@@ -38,15 +42,18 @@ _RUN_BYTES = 8 << 20
 class Shape:
     """Heads of a layer and what its operands need."""
 
-    def __init__(self, head_dim: int, heads_per_kv: int, num_kv_heads: int) -> None:
+    def __init__(
+        self, head_dim: int, heads_per_kv: int, num_kv_heads: int, kv_format: str = "fp32"
+    ) -> None:
+        self.kv_format = kv_format
         self.head_dim, self.heads_per_kv = head_dim, heads_per_kv
         self.num_kv_heads = num_kv_heads
         self.num_heads = heads_per_kv * num_kv_heads
         self.width = self.num_heads * head_dim
-        self.page_floats = num_kv_heads * 2 * PAGE_SIZE * head_dim
+        self.page_bytes = num_kv_heads * block_bytes(kv_format, head_dim)
 
     def __str__(self) -> str:
-        return f"D {self.head_dim:3} heads {self.num_heads:2}/{self.num_kv_heads}"
+        return f"D {self.head_dim:3} heads {self.num_heads:2}/{self.num_kv_heads} {self.kv_format}"
 
     def operations(
         self,
@@ -62,8 +69,8 @@ class Shape:
         rng = np.random.default_rng(0)
         queries, out = (aligned((num_rows, self.width), np.float32) for _ in range(2))
         queries[:] = rng.standard_normal(queries.shape)
-        pages = aligned((num_pages, self.page_floats), np.float32)
-        pages[:] = rng.standard_normal(self.page_floats).astype(np.float32)
+        pages = aligned((num_pages, self.page_bytes), np.uint8)
+        pages[:] = self._page(rng)
         order = rng.permutation(num_pages) if scattered else np.arange(num_pages)
         scratch = -(-workspace_floats(self.head_dim, self.heads_per_kv) // 1024) * 1024
         workspace = aligned((pool.num_threads, scratch), np.float32)
@@ -73,16 +80,27 @@ class Shape:
             np.array([len(items)]), words(items, ITEM_WORDS), queries, self.width, pages,
             order.astype(np.int32), self.num_kv_heads, out, self.width,
             partials, self.head_dim**-0.5, CLAIM_COUNTER, workspace, scratch,
+            0, 0.0, *[np.zeros(1, np.float32)] * 5,
         )  # fmt: skip
         merge = (
             np.array([len(splits)]), words(splits, SPLIT_WORDS), partials, out, self.width,
-            self.num_kv_heads, CLAIM_COUNTER,
+            self.num_kv_heads, CLAIM_COUNTER, np.zeros(num_rows, np.int32), 0,
         )  # fmt: skip
-        kernels = ((attention, attend), (attention_merge, merge))
+        attending = attention.specialise(**constants, kv_format=self.kv_format)
+        kernels = ((attending, attend), (attention_merge.specialise(**constants), merge))
         return [
-            Operation(kernel.specialise(**constants).compile(pool.compiler), arguments)
-            for kernel, arguments in kernels
+            Operation(kernel.compile(pool.compiler), arguments) for kernel, arguments in kernels
         ]
+
+    def _page(self, rng: np.random.Generator) -> np.ndarray:
+        """A page of 32 random tokens."""
+        page = np.zeros((1, self.num_kv_heads, self.page_bytes // self.num_kv_heads), np.uint8)
+        shape = (PAGE_SIZE, self.num_kv_heads, self.head_dim)
+        kept = (
+            stored(rng.standard_normal(shape).astype(np.float32), self.kv_format) for _ in range(2)
+        )
+        kv_cache.append(page, self.kv_format, *kept, np.arange(PAGE_SIZE))
+        return page.reshape(-1)
 
 
 def bench_decode(shape: Shape, context: int, requests: int, pool: Pool, duration: float) -> None:
@@ -94,7 +112,7 @@ def bench_decode(shape: Shape, context: int, requests: int, pool: Pool, duration
     else:
         items = [(row, 1, context - 1, row * num_pages, WHOLE, 0) for row in range(requests)]
         splits = []
-    size = 4 * shape.page_floats * num_pages * requests
+    size = shape.page_bytes * num_pages * requests
     in_run = max(1, _RUN_BYTES // size)
     programs = [
         Program(
@@ -138,20 +156,25 @@ def main() -> None:
     parser.add_argument("--isa", default="host")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--only", default="decode,prefill")
+    parser.add_argument("--kv", default="fp32", help="formats of keys and values")
+    parser.add_argument("--contexts", default="2048", help="lengths, for decoding")
     parser.add_argument("--seconds", type=float, default=1.0)
     chosen = parser.parse_args()
     isa = detect() if chosen.isa == "host" else record(chosen.isa)
     compiler = compiler_for(isa, object_cache_directory())
-    shapes = (Shape(64, 3, 3), Shape(128, 4, 4))
+    formats = chosen.kv.split(",")
+    shapes = [Shape(*heads, each) for heads in ((64, 3, 3), (128, 4, 4)) for each in formats]
+    contexts = [int(context) for context in chosen.contexts.split(",")]
     with Pool(chosen.threads, compiler) as pool:
         say(f"{isa.name} ({isa.cpu}), {chosen.threads} threads")
         for shape in shapes:
             if "decode" in chosen.only:
-                for requests in (1, 4):
-                    bench_decode(shape, 2048, requests, pool, chosen.seconds)
+                for context in contexts:
+                    for requests in (1, 4):
+                        bench_decode(shape, context, requests, pool, chosen.seconds)
             if "prefill" in chosen.only:
                 for length in (512, 2048):
-                    one = Shape(shape.head_dim, shape.heads_per_kv, 1)
+                    one = Shape(shape.head_dim, shape.heads_per_kv, 1, shape.kv_format)
                     bench_prefill(one, length, pool, chosen.seconds)
 
 

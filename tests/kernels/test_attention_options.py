@@ -24,7 +24,10 @@ FAST = [isa for isa in ISAS if isa is not BASELINE]
 each_fast_isa = pytest.mark.parametrize(
     "isa", [pytest.param(isa, marks=pytest.mark.isa(isa.name), id=isa.name) for isa in FAST]
 )
-WINDOWS = (1, 2, 5, 31, 33, 100, 127, 128, 129, 200, 1000)
+WINDOWS = (
+    1, 33, 128, 200,
+    *(pytest.param(window, marks=pytest.mark.slow) for window in (2, 5, 31, 100, 127, 129, 1000)),
+)  # fmt: skip
 EVERYTHING = Options(window=70, softcap=5.0, alibi=True, scale=0.25)
 
 
