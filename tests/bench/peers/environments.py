@@ -33,11 +33,13 @@ def installed(recipe: Recipe, folder: Path, python: str, minutes: float) -> Path
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == digest:
         return interpreter
     place.mkdir(parents=True, exist_ok=True)
-    pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check", "install"]
+    pip = [str(interpreter), "-m", "pip", "--disable-pip-version-check"]
     commands = [
         [python, "-m", "venv", str(environment)],
-        [*pip, *recipe.options, *recipe.requirements],
+        [*pip, "install", *recipe.options, *recipe.requirements],
     ]
+    if recipe.unwanted:
+        commands.append([*pip, "uninstall", "--yes", *recipe.unwanted])
     log = place / "install.log"
     with log.open("wb") as output:
         for command in commands:

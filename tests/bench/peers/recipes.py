@@ -18,7 +18,8 @@ class Recipe:
     """An engine: `worker` is its script, run in an environment with `requirements`.
 
     is_required: asked for where no names are given; others are asked for by name.
-    options: of pip.  environment: variables while it installs.
+    options: of pip.  environment: variables while it installs.  unwanted: what comes along, is
+    optional, and breaks beside torch's build for processors.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Recipe:
     requirements: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    unwanted: tuple[str, ...] = ()
     is_required: bool = False
 
 
@@ -67,6 +69,7 @@ RECIPES: Final = (
         "openvino_worker.py",
         ("int8",),
         ("openvino", "optimum-intel[openvino]", "nncf", _TORCH),
+        unwanted=("torchvision",),
     ),
     Recipe(
         "onnxruntime-genai",
