@@ -88,13 +88,15 @@ def choose_kv_format(
     pages = -(-num_tokens // PAGE_TOKENS)
     sizes = {each: pages * kv_page_bytes(config, each) for each in KV_FORMATS}
     # Biased keys that turn by a base of their own prompt cannot be kept as int8.
-    possible = KV_FORMATS if config.num_rotary_stages == 1 else KV_FORMATS[:2]
+    possible: list[KvFormat] = [*KV_FORMATS]
+    if config.num_rotary_stages > 1:
+        possible.remove("int8")
     fitting = [each for each in possible if sizes[each] <= room_bytes]
     kept: KvFormat
     if asked != "auto":
         kept, why = cast("KvFormat", asked), "asked"
     elif is_given:
-        kept, why = "fp32", "given"
+        kept, why = possible[0], "given"
     elif fitting:
         kept, why = fitting[0], "fits" if fitting[0] == "fp32" else "rounded"
     else:
