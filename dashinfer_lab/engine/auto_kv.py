@@ -91,14 +91,15 @@ def choose_kv_format(
     possible: list[KvFormat] = [*KV_FORMATS]
     if config.num_rotary_stages > 1:
         possible.remove("int8")
-    fitting = [each for each in possible if sizes[each] <= room_bytes]
-    kept: KvFormat
+    fitting: list[KvFormat] = [each for each in possible if sizes[each] <= room_bytes]
+    kept: KvFormat = possible[0]
     if asked != "auto":
         kept, why = cast("KvFormat", asked), "asked"
     elif is_given:
-        kept, why = possible[0], "given"
+        why = "given"
     elif fitting:
-        kept, why = fitting[0], "fits" if fitting[0] == "fp32" else "rounded"
+        kept = fitting[0]
+        why = "fits" if kept == "fp32" else "rounded"
     else:
         kept, why = possible[-1], "short"
     figures = {
