@@ -70,7 +70,7 @@ test: $(VENV)/.installed-test ## run the tests
 
 test-slow: $(VENV)/.installed-test ## run the tests that take many seconds each
 	$(BIN)/dashinfer-lab pull smollm2-135m
-	$(BIN)/python -m pytest -m "slow and not browser and not notebook"
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "slow and not browser and not notebook"
 
 soak: $(VENV)/.installed-test ## ask at random for MINUTES=30; nothing may grow
 	$(BIN)/python -m tests.bench.soak --minutes "$$MINUTES"

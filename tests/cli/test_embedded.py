@@ -120,7 +120,7 @@ def test_an_interrupt_stops_the_answer_and_the_chat_goes_on() -> None:
         rest, said = running.communicate(f"/clear\n{QUESTION}\n/exit\n")
 
     assert running.returncode == 0
-    assert said.splitlines()[1].startswith("stopped · ")
+    assert any(line.startswith("stopped · ") for line in said.splitlines())
     assert "Paris" in first + rest
 
 
