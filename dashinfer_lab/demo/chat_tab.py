@@ -96,9 +96,12 @@ def _parts(context: DemoContext) -> _Parts:
 
 
 def _settings(context: DemoContext) -> Callable[..., Settings]:
-    def settings(model: Any, weights: Any, system: str, *drawn: Any) -> Settings:
+    def settings(
+        model: Any, weights: Any, kv_cache_dtype: Any, system: str, *drawn: Any
+    ) -> Settings:
         with context.refusals():
-            return Settings(context.choice(model, weights), system or "", sampling(*drawn))
+            choice = context.choice(model, weights, kv_cache_dtype)
+            return Settings(choice, system or "", sampling(*drawn))
 
     return settings
 

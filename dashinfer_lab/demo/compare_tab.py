@@ -13,6 +13,7 @@ from dashinfer_lab.demo.answer import Answer, answering
 from dashinfer_lab.demo.context import EXPECTED, SCHEMES, DemoContext, session_name
 from dashinfer_lab.demo.facts import weights_mb
 from dashinfer_lab.demo.running import Stop
+from dashinfer_lab.demo.settings import Controls
 from dashinfer_lab.demo.texts import Texts
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def common_tokens(left: Sequence[int], right: Sequence[int]) -> int:
     )
 
 
-def compare_tab(context: DemoContext, model: Any) -> None:
-    """Build the tab; `model` is the picker."""
+def compare_tab(context: DemoContext, controls: Controls) -> None:
+    """Build the tab; the model, and the format of keys and values, are what `controls` name."""
     import gradio as gr
 
     say = context.say
@@ -50,7 +51,7 @@ def compare_tab(context: DemoContext, model: Any) -> None:
     shown = [component for side in sides for component in side[1:]]
     run.click(
         _compare(context),
-        [prompt, model, *pickers],
+        [prompt, controls.model, *pickers, controls.kv_cache_dtype],
         [*shown, verdict, run, stop],
         concurrency_limit=1,
         concurrency_id="measured",
@@ -85,14 +86,14 @@ def _compare(context: DemoContext) -> Callable[..., Any]:
     import gradio as gr
 
     async def compare(
-        request: gr.Request, prompt: str, model: Any, left: Any, right: Any
+        request: gr.Request, prompt: str, model: Any, left: Any, right: Any, kv_cache_dtype: Any
     ) -> AsyncGenerator[list[Any]]:
         shown: list[Any] = [""] * 5
         answers: list[Answer] = []  # of each side, the last seen
         yield [*shown, *_buttons(is_busy=True)]
         with context.running.work(session_name(request.session_hash)) as stop:
             for side, weights in enumerate((left, right)):
-                choice = context.choice(model, weights)
+                choice = context.choice(model, weights, kv_cache_dtype)
                 async with aclosing(_answers(context, choice, prompt or "", stop)) as coming:
                     async for answer, note in coming:
                         shown[2 * side : 2 * side + 2] = [answer.text, note]

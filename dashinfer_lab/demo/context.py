@@ -33,7 +33,10 @@ EXPECTED: Final = (DashInferLabError, JitKernelsError, OSError, MemoryError)
 SHOWN: Final = {"temperature": 0.7, "top_p": 0.95, "top_k": 0}
 """Sampling options with a control, and where it stands unless the model states another value."""
 
-SCHEMES: Final = ("auto", "fp32", "bf16", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row", "a16w4")
+SCHEMES: Final = (
+    *("auto", "fp32", "bf16", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row", "a16w4"),
+    *("a8w8", "a8w4"),
+)
 """Schemes the pickers offer."""
 
 
@@ -50,11 +53,16 @@ class DemoContext:
     models: tuple[str, ...]
     weights: str
     any_model: bool
+    kv_cache_dtype: str = "auto"
     running: Running = field(default_factory=Running)
 
-    def choice(self, model: object, weights: object) -> Choice:
+    def choice(self, model: object, weights: object, kv_cache_dtype: object = None) -> Choice:
         """Return what was picked; nothing at all is what the page began with."""
-        return Choice(str(model or self.models[0]).strip(), str(weights or "auto").strip())
+        return Choice(
+            str(model or self.models[0]).strip(),
+            str(weights or "auto").strip(),
+            str(kv_cache_dtype or self.kv_cache_dtype).strip(),
+        )
 
     @contextmanager
     def refusals(self) -> Generator[None]:

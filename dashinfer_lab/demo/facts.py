@@ -36,7 +36,12 @@ def _model_facts(llm: LLM, say: Texts) -> Iterator[tuple[str, str]]:
     )
     yield (
         say("panel.pages"),
-        say("panel.pages_used", used=stats.num_pages_used, total=stats.num_pages),
+        say(
+            "panel.pages_used",
+            used=stats.num_pages_used,
+            total=stats.num_pages,
+            kind=llm.kv_choice.kv_format,
+        ),
     )
     yield (
         say("panel.architecture"),

@@ -71,9 +71,9 @@ def build_page(context: DemoContext) -> Any:
                 with gr.Tab(say("tab.chat"), elem_id="tab-chat"):
                     chat_tab(context, controls)
                 with gr.Tab(say("tab.compare"), elem_id="tab-compare"):
-                    compare_tab(context, controls.model)
+                    compare_tab(context, controls)
                 with gr.Tab(say("tab.profile"), elem_id="tab-profile"):
-                    profile_tab(context, controls.model, controls.weights)
+                    profile_tab(context, controls)
         page.unload(_unload(context))
     page.queue(default_concurrency_limit=None, max_size=_MAX_WAITING)
     return page

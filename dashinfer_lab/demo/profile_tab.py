@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dashinfer_lab.demo.answer import answering
 from dashinfer_lab.demo.context import EXPECTED, DemoContext, session_name
+from dashinfer_lab.demo.settings import Controls
 
 if TYPE_CHECKING:
     from dashinfer_lab.demo.shelf import Choice
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["profile_tab"]
 
 
-def profile_tab(context: DemoContext, model: Any, weights: Any) -> None:
-    """Build the tab; `model` and `weights` are the pickers."""
+def profile_tab(context: DemoContext, controls: Controls) -> None:
+    """Build the tab; what is profiled is what `controls` name."""
     import gradio as gr
 
     say = context.say
@@ -35,7 +36,7 @@ def profile_tab(context: DemoContext, model: Any, weights: Any) -> None:
     report = gr.HTML(elem_id="profile-report")
     run.click(
         _profile(context),
-        [prompt, tokens, model, weights],
+        [prompt, tokens, controls.model, controls.weights, controls.kv_cache_dtype],
         [report, run, stop],
         # A recorder belongs to one run at a time, and a second one would change what is measured.
         concurrency_limit=1,
@@ -50,9 +51,9 @@ def _profile(context: DemoContext) -> Callable[..., Any]:
     import gradio as gr
 
     async def profile(
-        request: gr.Request, prompt: str, tokens: float, model: Any, weights: Any
+        request: gr.Request, prompt: str, tokens: float, *picked: Any
     ) -> AsyncGenerator[list[Any]]:
-        session, choice = session_name(request.session_hash), context.choice(model, weights)
+        session, choice = session_name(request.session_hash), context.choice(*picked)
         yield ["", gr.update(visible=False), gr.update(visible=True)]
         try:
             report = await _report(context, session, choice, prompt or "", int(tokens))

@@ -52,7 +52,7 @@ class DemoOptions:
 
     host: who may reach it; only this machine by default.  port: None takes a free one from 7860
     on.  root_path: the path under which a proxy shows it; None takes that of the notebook around,
-    if any.  threads: of the engine.  kv_cache_dtype: format of keys and values of every model.
+    if any.  threads: of the engine.  kv_cache_dtype: of keys and values, where the page begins.
     language: None takes the locale's.  chat_template: a model, and the file whose template it
     chats by in place of its own.
     """
@@ -184,7 +184,14 @@ def _app(
     """Load the model while Gradio, which takes seconds, is imported; return the app to serve."""
     silence_gradio()
     say = Texts(options.language or default_language())
-    context = DemoContext(shelf, say, offered_models(model), weights, any_model=options.is_private)
+    context = DemoContext(
+        shelf,
+        say,
+        offered_models(model),
+        weights,
+        any_model=options.is_private,
+        kv_cache_dtype=options.kv_cache_dtype,
+    )
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(shelf.fetch, context.choice(model, weights), progress)
         from dashinfer_lab.demo.page import build_page
@@ -246,7 +253,7 @@ def _loader(options: DemoOptions) -> Load:
             choice.model,
             weights=choice.weights,
             threads=options.threads,
-            kv_cache_dtype=options.kv_cache_dtype,
+            kv_cache_dtype=choice.kv_cache_dtype,
             progress=progress or False,
             chat_template=template if choice.model == model else None,
         )

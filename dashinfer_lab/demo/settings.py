@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from dashinfer_lab.demo.context import SCHEMES, SHOWN, DemoContext
 from dashinfer_lab.demo.facts import facts_html
+from dashinfer_lab.demo.shelf import Choice
+from dashinfer_lab.engine.auto_kv import KV_CACHE_DTYPES
 from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
 
 __all__ = ["Controls", "settings_column"]
@@ -20,6 +22,7 @@ class Controls(NamedTuple):
 
     model: Any
     weights: Any
+    kv_cache_dtype: Any
     system: Any
     temperature: Any
     top_p: Any
@@ -34,10 +37,10 @@ def settings_column(context: DemoContext) -> Controls:
 
     say = context.say
     with gr.Group():
-        model, weights = _pickers(context)
+        pickers = _pickers(context)
         told = _hint(context, context.models[0])
         hint = gr.HTML(told, visible=bool(told), elem_classes=["hint"])
-    panel = gr.HTML(_glance(context)(None, context.weights), elem_id="facts")
+    panel = gr.HTML(_glance(context)(None, context.weights, None), elem_id="facts")
     with gr.Accordion(say("chat.system"), open=False, elem_id="system-prompt"):
         system = gr.Textbox(
             label=say("chat.system"),
@@ -50,11 +53,11 @@ def settings_column(context: DemoContext) -> Controls:
         )
     with gr.Accordion(say("sampling.title"), open=False, elem_id="sampling"):
         sampling = _sampling(context)
-    _events(context, model, weights, [hint, panel, *sampling[: len(SHOWN)]])
-    return Controls(model, weights, system, *sampling)
+    _events(context, pickers, [hint, panel, *sampling[: len(SHOWN)]])
+    return Controls(*pickers, system, *sampling)
 
 
-def _pickers(context: DemoContext) -> tuple[Any, Any]:
+def _pickers(context: DemoContext) -> tuple[Any, Any, Any]:
     import gradio as gr
 
     say = context.say
@@ -70,14 +73,20 @@ def _pickers(context: DemoContext) -> tuple[Any, Any]:
     weights = gr.Dropdown(
         schemes, value=context.weights, label=say("model.weights"), elem_id="weights"
     )
-    return model, weights
+    kv_cache_dtype = gr.Dropdown(
+        list(KV_CACHE_DTYPES),
+        value=context.kv_cache_dtype,
+        label=say("model.kv_cache_dtype"),
+        elem_id="kv-cache-dtype",
+    )
+    return model, weights, kv_cache_dtype
 
 
 def _sampling(context: DemoContext) -> tuple[Any, ...]:
     import gradio as gr
 
     say = context.say
-    temperature, top_p, top_k = _stated(context, context.models[0], context.weights)
+    temperature, top_p, top_k = _stated(context, context.choice(None, context.weights))
     return (
         gr.Slider(
             0,
@@ -95,29 +104,30 @@ def _sampling(context: DemoContext) -> tuple[Any, ...]:
     )
 
 
-def _events(context: DemoContext, model: Any, weights: Any, shown: list[Any]) -> None:
+def _events(context: DemoContext, pickers: tuple[Any, Any, Any], shown: list[Any]) -> None:
     import gradio as gr
 
     load, glance = _load(context), _glance(context)
     quiet: dict[str, Any] = {"show_progress": "hidden", "queue": False}
-    for picker in (model, weights):
-        picker.change(load, [model, weights], shown, concurrency_limit=None)
+    for picker in pickers:
+        picker.change(load, list(pickers), shown, concurrency_limit=None)
     timer = gr.Timer(_SECONDS_BETWEEN_GLANCES)
-    timer.tick(glance, [model, weights], shown[1], **quiet)
+    timer.tick(glance, list(pickers), shown[1], **quiet)
 
 
-def _glance(context: DemoContext) -> Callable[[Any, Any], str]:
-    def glance(model: Any, weights: Any) -> str:
-        return facts_html(context.shelf.peek(context.choice(model, weights)), context.say)
+def _glance(context: DemoContext) -> Callable[[Any, Any, Any], str]:
+    def glance(model: Any, weights: Any, kv_cache_dtype: Any) -> str:
+        choice = context.choice(model, weights, kv_cache_dtype)
+        return facts_html(context.shelf.peek(choice), context.say)
 
     return glance
 
 
-def _load(context: DemoContext) -> Callable[[Any, Any], Awaitable[list[Any]]]:
+def _load(context: DemoContext) -> Callable[[Any, Any, Any], Awaitable[list[Any]]]:
     import gradio as gr
 
-    async def load(model: Any, weights: Any) -> list[Any]:
-        choice = context.choice(model, weights)
+    async def load(model: Any, weights: Any, kv_cache_dtype: Any) -> list[Any]:
+        choice = context.choice(model, weights, kv_cache_dtype)
         with context.refusals():
             await asyncio.to_thread(context.shelf.fetch, choice)
         facts, told = (
@@ -125,14 +135,14 @@ def _load(context: DemoContext) -> Callable[[Any, Any], Awaitable[list[Any]]]:
             _hint(context, choice.model),
         )
         hint = gr.update(value=told, visible=bool(told))
-        return [hint, facts, *_stated(context, model, weights)]
+        return [hint, facts, *_stated(context, choice)]
 
     return load
 
 
-def _stated(context: DemoContext, model: Any, weights: Any) -> list[Any]:
+def _stated(context: DemoContext, choice: Choice) -> list[Any]:
     """Where the controls stand: as the model states, else where they usually do."""
-    llm = context.shelf.peek(context.choice(model, weights))
+    llm = context.shelf.peek(choice)
     stated = llm.sampling_defaults if llm is not None else {}
     return [stated.get(name, usual) for name, usual in SHOWN.items()]
 

@@ -21,10 +21,11 @@ __all__ = ["Choice", "Load", "ModelShelf"]
 
 
 class Choice(NamedTuple):
-    """What a person picked: a MODEL and a scheme, as `LLM` takes them."""
+    """What a person picked: a MODEL, a scheme, a format of keys and values, as `LLM` takes them."""
 
     model: str
     weights: str
+    kv_cache_dtype: str = "auto"
 
 
 Load = Callable[[Choice, "LoadProgress | None"], "LLM"]
@@ -110,9 +111,7 @@ class ModelShelf:
     def _add(self, choice: Choice, llm: LLM) -> _Loaded:
         """Take in `llm`, or the same artifact where another choice had loaded it."""
         with self._lock:
-            directory = llm.artifact.directory
-            same = (each for each in self._loaded if each.llm.artifact.directory == directory)
-            loaded = next(same, None)
+            loaded = next((it for it in self._loaded if _is_same(it.llm, llm)), None)
             if loaded is None:
                 loaded = _Loaded(llm)
                 self._loaded.append(loaded)
@@ -138,3 +137,8 @@ class ModelShelf:
             self._loaded = [each for each in self._loaded if each not in closing]
         for each in closing:
             each.llm.close()
+
+
+def _is_same(one: LLM, other: LLM) -> bool:
+    formats = (one.kv_choice.kv_format, other.kv_choice.kv_format)
+    return one.artifact.directory == other.artifact.directory and formats[0] == formats[1]

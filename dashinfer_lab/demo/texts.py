@@ -70,6 +70,7 @@ _MODEL = {
         "列表中的名称、目录、GGUF 文件或 ModelScope 模型 ID",
     ),
     "model.weights": Sentence("Weights", "权重格式"),
+    "model.kv_cache_dtype": Sentence("Keys and values", "键值缓存格式"),
     "model.english_only": Sentence(
         "smollm2-135m understands English only and is very small: expect mistakes.",
         "smollm2-135m 仅支持英文，且规模很小，回答可能有误。",
@@ -92,7 +93,7 @@ _PANEL = {
         "{running} running, {queued} waiting", "{running} 个运行，{queued} 个等待"
     ),
     "panel.pages": Sentence("KV cache", "KV 缓存"),
-    "panel.pages_used": Sentence("{used} of {total} pages", "{used} / {total} 页"),
+    "panel.pages_used": Sentence("{used} of {total} pages, {kind}", "{used} / {total} 页，{kind}"),
     "panel.weights": Sentence("Weights", "权重"),
     "panel.weights_size": Sentence("{scheme}, {mb:.0f} MB", "{scheme}，{mb:.0f} MB"),
     "panel.isa": Sentence("Instruction set", "指令集"),

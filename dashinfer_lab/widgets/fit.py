@@ -25,7 +25,8 @@ _SPARE_BYTES: Final = 300 << 20  # Python, buffers of a step, compiled kernels
 class Fit:
     """Bytes a model needs under a scheme, and what is free now.
 
-    kv_bytes: keys and values of one conversation of the whole context.  bytes_per_token: weights
+    kv_bytes: keys and values of one conversation of the whole context, in pages of `kv_format`;
+    of "auto" in fp32, which it takes where they fit.  bytes_per_token: weights
     that decoding a token reads.  tokens_per_second: the most that measured bandwidth allows.
     """
 
@@ -34,6 +35,7 @@ class Fit:
     weight_bytes: int
     bytes_per_token: int
     kv_bytes: int
+    kv_format: str
     context_length: int
     available_bytes: int
     tokens_per_second: float | None
@@ -63,7 +65,9 @@ def path_here(model: str | Path) -> Path | None:
     return dict(cached_snapshots()).get(str(model))
 
 
-def fit_of(path: Path, weights: str = "auto", threads: int | None = None) -> Fit:
+def fit_of(
+    path: Path, weights: str = "auto", threads: int | None = None, kv_cache_dtype: str = "auto"
+) -> Fit:
     """Say what the model at `path` needs. Raises the errors of checkpoints and schemes."""
     from dashinfer_lab.convert import Artifact, is_artifact
     from dashinfer_lab.engine.auto_weights import auto_scheme
@@ -71,26 +75,31 @@ def fit_of(path: Path, weights: str = "auto", threads: int | None = None) -> Fit
 
     if is_artifact(path):
         artifact = Artifact.open(path)
-        return _fit(artifact.config, artifact.metadata["scheme"], threads)
+        return _fit(artifact.config, artifact.metadata["scheme"], threads, kv_cache_dtype)
     with closing(open_checkpoint(path)) as checkpoint:
         config = model_config(checkpoint.config)
-    return _fit(config, auto_scheme(path, threads) if weights == "auto" else weights, threads)
+    scheme = auto_scheme(path, threads) if weights == "auto" else weights
+    return _fit(config, scheme, threads, kv_cache_dtype)
 
 
-def _fit(config: ModelConfig, scheme: str, threads: int | None) -> Fit:
+def _fit(config: ModelConfig, scheme: str, threads: int | None, kv_cache_dtype: str) -> Fit:
+    from dashinfer_lab.engine.auto_kv import kv_page_bytes, require_kv_dtype
     from dashinfer_lab.engine.auto_weights import kept_bandwidth
+    from dashinfer_lab.kvcache import PAGE_SIZE
     from jit_kernels.isa import detect
     from jit_kernels.runtime.topology import thread_plan
 
     count, whole, per_token = _weights(config, scheme)
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
-    position_bytes = 8 * config.num_layers * config.num_kv_heads * config.head_dim
+    require_kv_dtype(kv_cache_dtype)
+    kv_format = "fp32" if kv_cache_dtype == "auto" else kv_cache_dtype
     return Fit(
         scheme=scheme,
         num_parameters=count,
         weight_bytes=whole,
         bytes_per_token=per_token,
-        kv_bytes=position_bytes * config.context_length,
+        kv_bytes=-(-config.context_length // PAGE_SIZE) * kv_page_bytes(config, kv_format),
+        kv_format=kv_format,
         context_length=config.context_length,
         available_bytes=available_bytes(),
         tokens_per_second=bandwidth * 1e9 / per_token if bandwidth else None,

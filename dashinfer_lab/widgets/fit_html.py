@@ -28,7 +28,10 @@ def fit_html(fit: Fit | None, model: str, lang: Language) -> str:
     rows = [
         (say(lang, "loader.parameters"), f"{fit.num_parameters / 1e6:.0f} M"),
         (say(lang, "loader.weight_bytes", scheme=fit.scheme), _size(fit.weight_bytes)),
-        (say(lang, "loader.kv_bytes", tokens=fit.context_length), _size(fit.kv_bytes)),
+        (
+            say(lang, "loader.kv_bytes", tokens=fit.context_length, kind=fit.kv_format),
+            _size(fit.kv_bytes),
+        ),
         (say(lang, "loader.free"), _size(fit.available_bytes)),
     ]
     if speed is not None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 from dashinfer_lab.config import Language
 from dashinfer_lab.errors import ConfigError, DashInferLabError
 from dashinfer_lab.widgets.aside import begin_aside
-from dashinfer_lab.widgets.controls import button, dropdown, observed, row
+from dashinfer_lab.widgets.controls import button, observed, row
 from dashinfer_lab.widgets.fit import Fit, fit_of, path_here
 from dashinfer_lab.widgets.fit_html import fit_html, reporting
+from dashinfer_lab.widgets.format_controls import format_controls
 from dashinfer_lab.widgets.loaded import load_in_place_of
 from dashinfer_lab.widgets.pulse import Pulse
 from dashinfer_lab.widgets.theme import note
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelLoader"]
 
-_WEIGHTS: Final = ("auto", "a16w8", "a16w8:32", "a16w8:128", "a16w8:row", "a16w4", "bf16", "fp32")
-
 
 class ModelLoader(View):
-    """Load `model` with these `weights`; `options` as `LLM` takes them.
+    """Load `model` with these `weights`, and keys and values; `options` as `LLM` takes them.
 
     `fit` costs no memory. A second `load` of the same name, from this cell run again or from
     another loader, closes the former model first. `llm` is what was loaded, None before.
@@ -37,11 +36,12 @@ class ModelLoader(View):
         model: str | Path = "smollm2-135m",
         *,
         weights: str = "auto",
+        kv_cache_dtype: str = "auto",
         lang: Language | None = None,
         **options: Any,
     ) -> None:
         super().__init__("loader.title", lang)
-        self.model, self.weights = str(model), weights
+        self.model, self.weights, self.kv_cache_dtype = str(model), weights, kv_cache_dtype
         self.llm: LLM | None = None
         self._options: Final = options
         self._loading: Final = threading.Lock()
@@ -51,13 +51,19 @@ class ModelLoader(View):
     def fit(self) -> Fit | None:
         """What the model needs and what is free; None for one that is not on this machine."""
         path = path_here(self.model)
-        return path and fit_of(path, self.weights, self._options.get("threads"))
+        return path and fit_of(
+            path, self.weights, self._options.get("threads"), self.kv_cache_dtype
+        )
 
-    def choose(self, *, model: str | None = None, weights: str | None = None) -> ModelLoader:
-        """Look at another model or scheme, as the controls do; loads nothing."""
-        chosen = (model or self.model, weights or self.weights)
-        if chosen != (self.model, self.weights):
-            (self.model, self.weights), self._said = chosen, ""
+    def choose(
+        self, *, model: str = "", weights: str = "", kv_cache_dtype: str = ""
+    ) -> ModelLoader:
+        """Look at another model or format, as the controls do; loads nothing."""
+        former = (self.model, self.weights, self.kv_cache_dtype)
+        given = (model, weights, kv_cache_dtype)
+        chosen = [new or old for new, old in zip(given, former, strict=True)]
+        if tuple(chosen) != former:
+            (self.model, self.weights, self.kv_cache_dtype), self._said = chosen, ""
             self.redraw()
         return self
 
@@ -71,7 +77,8 @@ class ModelLoader(View):
             self._say("", self.say("loader.loading", model=self.model))
             self.llm = None
             told = reporting(lambda drawn: self._say("", drawn), self.lang) if self.live else True
-            given: dict[str, Any] = {"progress": told, "weights": self.weights, **self._options}
+            formats = {"weights": self.weights, "kv_cache_dtype": self.kv_cache_dtype}
+            given: dict[str, Any] = {"progress": told, **formats, **self._options}
             self.llm = load_in_place_of(self.model, lambda: LLM(self.model, **given))
             self._say(note(self.say("loader.loaded", llm=repr(self.llm)), "good"))
             return self.llm
@@ -90,19 +97,19 @@ class ModelLoader(View):
         if self.live:
             self._pulse.beat()
 
-    def _begin(self) -> None:
-        if not self._loading.locked():
-            begin_aside(self.load)
-
     def _controls(self) -> list[Any]:
         from ipywidgets import Text
 
         model = self.bound["model"] = Text(self.model, continuous_update=False)
         observed(model, lambda new: self.choose(model=new), self.say("loader.model"))
-        label, names = self.say("loader.weights"), list(dict.fromkeys([self.weights, *_WEIGHTS]))
-        weights = dropdown(label, names, self.weights, lambda new: self.choose(weights=new))
-        self._button = button(self.say("loader.load"), self._begin, primary=True)
-        return [row(model, weights, self._button), self.picture]
+        formats = format_controls(self.say, self.weights, self.kv_cache_dtype, self.choose)
+        self.bound.update(formats)
+        self._button = button(
+            self.say("loader.load"),
+            lambda: self._loading.locked() or begin_aside(self.load),
+            primary=True,
+        )
+        return [row(model, *formats.values(), self._button), self.picture]
 
     def _draw(self) -> None:
         self._button.disabled = self._loading.locked()

@@ -10,11 +10,13 @@ LOADER: Final[dict[str, tuple[str, str]]] = {
     "loader.title": ("Load a model", "加载模型"),
     "loader.model": ("Model", "模型"),
     "loader.weights": ("Weights", "权重"),
+    "loader.kv_cache_dtype": ("Keys and values", "键值"),
     "loader.load": ("Load", "加载"),
     "loader.fits": ("It fits into memory.", "内存足够。"),
     "loader.tight": (
-        "The weights fit, but not beside a conversation of the whole context: keep it shorter.",
-        "权重放得下，但放不下整个上下文长度的对话，请缩短上下文。",
+        "The weights fit, but not beside a conversation of the whole context: keep it shorter, or "
+        "take smaller keys and values.",
+        "权重放得下，但放不下整个上下文长度的对话，请缩短上下文，或选更小的键值格式。",
     ),
     "loader.too_large": (
         "It does not fit: take smaller weights or a smaller model.",
@@ -26,7 +28,10 @@ LOADER: Final[dict[str, tuple[str, str]]] = {
     ),
     "loader.parameters": ("parameters", "参数"),
     "loader.weight_bytes": ("weights as {scheme}", "权重（{scheme}）"),
-    "loader.kv_bytes": ("KV cache for {tokens} tokens", "{tokens} 个词元的 KV 缓存"),
+    "loader.kv_bytes": (
+        "KV cache for {tokens} tokens, {kind}",
+        "{tokens} 个词元的 KV 缓存（{kind}）",
+    ),
     "loader.free": ("free memory", "空闲内存"),
     "loader.at_most": ("tokens/s at most, by bandwidth", "词元/秒上限（按带宽）"),
     "loader.legend": (

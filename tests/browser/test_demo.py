@@ -169,8 +169,8 @@ def test_an_answer_is_made_again(tab: Watched, models: list[ScriptedLLM]) -> Non
 
     assert eventually(lambda: len(models[0].prompts) == asked + 1)
     assert models[0].prompts[-1] == [{"role": "user", "content": "say once"}]
-    wait_for_note(tab)
-    assert tab.page.locator("#chat .note").count() == 1
+    assert eventually(lambda: tab.page.locator("#chat .note").count() == 1)
+    assert len(models[0].prompts) == asked + 1
 
 
 def test_a_message_is_edited_and_answered_anew(tab: Watched, models: list[ScriptedLLM]) -> None:
@@ -237,6 +237,18 @@ def test_picking_weights_loads_them(tab: Watched, models: list[ScriptedLLM]) -> 
     (chosen,) = (llm for llm in models if llm.choice.weights == "bf16")
     assert chosen.params[0].temperature == 0.3
     assert chosen.prompts == [[{"role": "user", "content": "say hi"}]]
+
+
+def test_picking_a_format_of_keys_and_values_loads_it(
+    tab: Watched, models: list[ScriptedLLM]
+) -> None:
+    tab.page.click("#kv-cache-dtype input")
+    tab.page.get_by_role("option", name="int8").click()
+    assert eventually(lambda: models[-1].choice.kv_cache_dtype == "int8")
+    ask(tab, "say hi")
+    wait_for_note(tab)
+
+    assert models[-1].choice.kv_cache_dtype == "int8"
 
 
 def test_a_model_that_is_not_there_is_refused_by_name(tab: Watched) -> None:

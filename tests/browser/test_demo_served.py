@@ -121,7 +121,7 @@ def test_a_program_that_cancels_ends_its_request_in_the_engine(pages: Pages) -> 
     client_library = pytest.importorskip("gradio_client")
     demo = pages.serve(language="en")
     client = client_library.Client(demo.url, verbose=False, analytics_enabled=False)
-    job = client.submit("count", "script", "fp32", "", 0, 1, 0, 4000, "", api_name="/send")
+    job = client.submit("count", "script", "fp32", "auto", "", 0, 1, 0, 4000, "", api_name="/send")
     assert eventually(lambda: pages.num_running == 1)
     job.cancel()
 

@@ -112,6 +112,8 @@ class ScriptedLLM:
         self.artifact = SimpleNamespace(
             directory=Path(f"{choice.model}-{choice.weights}"), metadata={"scheme": choice.weights}
         )
+        asked = choice.kv_cache_dtype
+        self.kv_choice = SimpleNamespace(kv_format="fp32" if asked == "auto" else asked)
         self.sampling_defaults: dict[str, Any] = {}
         self.prompts: list[Any] = []
         self.params: list[SamplingParams] = []

@@ -42,6 +42,16 @@ def test_two_choices_of_one_artifact_share_it(shelf: ModelShelf, loaded: list[Sc
     assert not loaded[1].engine.alive
 
 
+def test_other_formats_of_keys_and_values_are_models_of_their_own(
+    shelf: ModelShelf, loaded: list[ScriptedLLM]
+) -> None:
+    shelf.fetch(CHOICE)
+    other = CHOICE._replace(kv_cache_dtype="int8")
+    shelf.fetch(other)
+
+    assert [shelf.peek(CHOICE), shelf.peek(other)] == loaded
+
+
 def test_of_idle_models_the_last_used_two_stay(
     shelf: ModelShelf, loaded: list[ScriptedLLM]
 ) -> None:

@@ -17,7 +17,8 @@ from tests.widgets.conftest import eventually
 
 
 def _fit(weight_bytes: int, kv_bytes: int, available_bytes: int) -> Fit:
-    return Fit("a16w8", 1, weight_bytes, weight_bytes, kv_bytes, 8, available_bytes, None)
+    whole = (weight_bytes, weight_bytes, kv_bytes)
+    return Fit("a16w8", 1, *whole, "fp32", 8, available_bytes, None)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,7 @@ def test_what_a_converted_model_needs_is_what_its_file_holds(tiny: LLM) -> None:
     # A tensor whose scales are too coarse in 16 bits has them in 32.
     assert 0 <= tiny.artifact.num_bytes - padding - fit.weight_bytes <= 0.1 * fit.weight_bytes
     assert fit.kv_bytes == tiny.memory().kv_bytes_per_position * tiny.config.context_length
+    assert fit.kv_format == "fp32"
     assert fit.bytes_per_token == pytest.approx(tiny.memory().weight_bytes_per_token, rel=0.1)
 
 
@@ -55,6 +57,24 @@ def test_choosing_smaller_weights_needs_less_and_the_view_says_so(embedded_gguf:
     assert loader.picture.value != shown
     assert "weights as a16w8" in loader.picture.value
     loader.close()
+
+
+def test_choosing_smaller_keys_and_values_needs_less_and_loads_them(tiny_directory: Path) -> None:
+    loader = ModelLoader(tiny_directory, threads=1, lang="en")
+    loader.widget.children[1].children[2].value = "int8"
+    fit = loader.fit()
+    llm = loader.load()
+
+    assert fit is not None
+    assert fit.kv_bytes < 0.4 * loader.choose(kv_cache_dtype="fp32").fit().kv_bytes
+    assert "tokens, fp32" in loader.html
+    assert llm.kv_choice.kv_format == "int8"
+    llm.close()
+    loader.close()
+
+
+def test_keys_and_values_of_no_format_are_said_in_the_view(tiny_directory: Path) -> None:
+    assert "fp8" in ModelLoader(tiny_directory, kv_cache_dtype="fp8", lang="en").html
 
 
 def test_a_model_that_is_not_here_is_not_fetched_to_learn_its_size() -> None:
