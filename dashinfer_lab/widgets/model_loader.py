@@ -50,10 +50,8 @@ class ModelLoader(View):
 
     def fit(self) -> Fit | None:
         """What the model needs and what is free; None for one that is not on this machine."""
-        path = path_here(self.model)
-        return path and fit_of(
-            path, self.weights, self._options.get("threads"), self.kv_cache_dtype
-        )
+        path, threads = path_here(self.model), self._options.get("threads")
+        return path and fit_of(path, self.weights, threads, self.kv_cache_dtype)
 
     def choose(
         self, *, model: str = "", weights: str = "", kv_cache_dtype: str = ""
@@ -77,9 +75,12 @@ class ModelLoader(View):
             self._say("", self.say("loader.loading", model=self.model))
             self.llm = None
             told = reporting(lambda drawn: self._say("", drawn), self.lang) if self.live else True
-            formats = {"weights": self.weights, "kv_cache_dtype": self.kv_cache_dtype}
-            given: dict[str, Any] = {"progress": told, **formats, **self._options}
-            self.llm = load_in_place_of(self.model, lambda: LLM(self.model, **given))
+            given = {
+                "weights": self.weights,
+                "kv_cache_dtype": self.kv_cache_dtype,
+                **self._options,
+            }
+            self.llm = load_in_place_of(self.model, lambda: LLM(self.model, progress=told, **given))
             self._say(note(self.say("loader.loaded", llm=repr(self.llm)), "good"))
             return self.llm
         except BaseException as error:

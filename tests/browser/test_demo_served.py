@@ -185,6 +185,7 @@ def test_impossible_options_are_refused(option: dict[str, Any]) -> None:
         DemoOptions(**option)
 
 
+@pytest.mark.timeout(400)
 def test_the_command_answers_with_the_embedded_model_and_ends_at_ctrl_c(
     embedded_gguf: Path, visitor: Visitor, tmp_path: Path
 ) -> None:
@@ -195,7 +196,7 @@ def test_the_command_answers_with_the_embedded_model_and_ends_at_ctrl_c(
     with log.open("w") as stderr:
         process = subprocess.Popen(command, stderr=stderr, env=environment)
     try:
-        ready = eventually(lambda: "proxy" in log.read_text(encoding="utf-8"), seconds=90)
+        ready = eventually(lambda: "proxy" in log.read_text(encoding="utf-8"), seconds=180)
         assert ready, log.read_text(encoding="utf-8")
         url, proxied = re.findall(r"http://\S+|/user/me/proxy/\d+", log.read_text("utf-8"))
         assert proxied.endswith(url.rpartition(":")[2])
