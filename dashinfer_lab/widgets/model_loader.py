@@ -75,12 +75,9 @@ class ModelLoader(View):
             self._say("", self.say("loader.loading", model=self.model))
             self.llm = None
             told = reporting(lambda drawn: self._say("", drawn), self.lang) if self.live else True
-            given = {
-                "weights": self.weights,
-                "kv_cache_dtype": self.kv_cache_dtype,
-                **self._options,
-            }
-            self.llm = load_in_place_of(self.model, lambda: LLM(self.model, progress=told, **given))
+            formats = {"weights": self.weights, "kv_cache_dtype": self.kv_cache_dtype}
+            given: dict[str, Any] = {"progress": told, **formats, **self._options}
+            self.llm = load_in_place_of(self.model, lambda: LLM(self.model, **given))
             self._say(note(self.say("loader.loaded", llm=repr(self.llm)), "good"))
             return self.llm
         except BaseException as error:
