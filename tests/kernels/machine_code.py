@@ -16,8 +16,15 @@ __all__ = ["ISAS", "SIZES", "compiled", "each_isa", "run", "same_bits"]
 ISAS = tuple(isa for isa in (BASELINE, AVX2, AVX512) if runnable(isa))
 SIZES = (1, 7, 15, 16, 17, 63, 64, 65, 256, 257, 1003)
 
+
+def _marks(isa: Isa) -> list[pytest.MarkDecorator]:
+    """What no machine of today chooses is left to `make test-slow`; so is compiling it."""
+    slow = [pytest.mark.slow] if isa is BASELINE and len(ISAS) > 1 else []
+    return [pytest.mark.isa(isa.name), *slow]
+
+
 each_isa = pytest.mark.parametrize(
-    "isa", [pytest.param(isa, marks=pytest.mark.isa(isa.name), id=isa.name) for isa in ISAS]
+    "isa", [pytest.param(isa, marks=_marks(isa), id=isa.name) for isa in ISAS]
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -22,21 +23,28 @@ from tests.model.test_bit_equality import (
 
 EVERY_SCHEME = ("qwen2", "qwen3")
 """Cases tried in every scheme by the quick suite; quantised forms of the others are slow tests."""
+IN_COMPANY = (*EVERY_SCHEME, "gemma2", "chatglm", "baichuan 2, 13B", "mixtral")
+"""Cases whose bits the quick suite compares in company; those of the others are slow tests."""
+_ALL = tuple(case.name for case in CASES)
 
 # fp32 agrees to 1e-4 of a row's largest. 8-bit weights move random logits by 3e-2 at most, a wrong
 # layout or angle by 0.5 and more.
 TOLERANCES = {"fp32": 1e-4, "a16w8:32": 0.06}
 
 
-def each_case_in(*schemes: str) -> pytest.MarkDecorator:
-    """Every case in every scheme."""
+def each_case_in(*schemes: str, quick_in_fp32: Collection[str] = _ALL) -> pytest.MarkDecorator:
+    """Every case in every scheme; those named are quick in fp32."""
+
+    def marks(case: FamilyCase, scheme: str) -> list[pytest.MarkDecorator]:
+        quick = quick_in_fp32 if scheme == "fp32" else EVERY_SCHEME
+        return [] if case.name in quick else [pytest.mark.slow]
+
     return pytest.mark.parametrize(
         ("case", "scheme"),
         [
-            pytest.param(case, scheme, id=f"{case.name}-{scheme}", marks=() if quick else slow)
+            pytest.param(case, scheme, id=f"{case.name}-{scheme}", marks=marks(case, scheme))
             for case in CASES
             for scheme in schemes
-            for slow, quick in [(pytest.mark.slow, scheme == "fp32" or case.name in EVERY_SCHEME)]
         ],
     )
 
@@ -60,7 +68,7 @@ def test_logits_are_those_of_transformers(tmp_path: Path, case: FamilyCase, sche
         np.testing.assert_array_equal(logits.argmax(axis=1), expected.argmax)
 
 
-@each_case_in("fp32", "a16w8", "a16w4")
+@each_case_in("fp32", "a16w8", "a16w4", quick_in_fp32=IN_COMPANY)
 def test_chunks_threads_company_and_old_pages_do_not_change_a_bit(
     tmp_path: Path, case: FamilyCase, scheme: str
 ) -> None:

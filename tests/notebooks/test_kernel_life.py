@@ -173,7 +173,8 @@ def test_running_the_demo_cell_again_serves_in_place_of_the_former(
         assert kernel.value("urlopen(demo.url).status") == "200"
 
     assert kernel.value("len(alive())") == "1"
-    assert process.memory_info().rss - memory_before < weight_bytes / 2
+    # Gradio keeps some of each page's objects; two models more would be twice their weights.
+    assert process.memory_info().rss - memory_before < weight_bytes
     assert kernel.value("ours()") == threads_before
 
 
