@@ -34,7 +34,7 @@ def test_both_readmes_give_the_same_commands() -> None:
 
 def test_both_readmes_give_the_same_figures() -> None:
     assert figures(CHINESE) == figures(ENGLISH)
-    assert len(figures(ENGLISH)) == 2
+    assert len(figures(ENGLISH)) == 3
     assert all(figures(ENGLISH))
 
 
