@@ -115,6 +115,7 @@ def test_the_reason_is_told_in_chinese_too() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "scheme"), [(Kind.Q4_1, "a16w8:32"), (Kind.F16, "a16w8")])
 def test_a_gguf_file_is_looked_into(
     tmp_path: Path, kind: Kind, scheme: str, monkeypatch: pytest.MonkeyPatch

@@ -41,6 +41,7 @@ def example(kernel: Kernel) -> Specialisation:
     return kernel.specialise(**{name: EXAMPLES[name] for name in kernel.constants})
 
 
+@pytest.mark.slow
 @each_kernel
 @pytest.mark.parametrize("isa", [BASELINE, NEON], ids=lambda isa: isa.name)
 def test_it_compiles_for_machines_other_than_this_one(kernel: Kernel, isa: Isa) -> None:
@@ -58,6 +59,7 @@ def test_its_code_for_avx2_calls_no_library(kernel: Kernel) -> None:
     assert re.findall(r"\bcallq?\s+\S+|\bjmp\s+\S*@PLT", assembly) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear_f32", "linear_bf16", "attention"])
 def test_sums_of_products_are_fused_vectors(name: str) -> None:
     code = example(kernel_table()[name])
@@ -66,6 +68,7 @@ def test_sums_of_products_are_fused_vectors(name: str) -> None:
     assert re.search(r"fmla\s+v\d+\.4s", code.show("asm", NEON))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear_u8", "linear_u4"])
 def test_integer_products_take_two_pairs_at_a_time(name: str) -> None:
     code = example(kernel_table()[name])

@@ -206,7 +206,10 @@ def test_draws_do_not_depend_on_company(artifact: Artifact) -> None:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("scheme", ["fp32", "a16w8", "a16w4"])
+@pytest.mark.parametrize(
+    "scheme",
+    ["a16w8", *(pytest.param(scheme, marks=pytest.mark.slow) for scheme in ("fp32", "a16w4"))],
+)
 def test_the_embedded_model_gives_the_same_bits(embedded_gguf: Path, scheme: str) -> None:
     (prompt,) = (p.token_ids.tolist() for p in load_expected() if p.name == "digits")
 

@@ -81,7 +81,7 @@ def test_choices_on_shared_pages_draw_what_each_would_alone(
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("scheme", ["fp32", "a16w8"])
+@pytest.mark.parametrize("scheme", [pytest.param("fp32", marks=pytest.mark.slow), "a16w8"])
 def test_the_embedded_model_gives_the_same_bits_from_known_pages(
     embedded_gguf: Path, scheme: str
 ) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.model
 _NAMES = ("unicode", "code")
 
 
-@pytest.mark.parametrize("scheme", ["a16w8", "a16w4"])
+@pytest.mark.parametrize("scheme", ["a16w8", pytest.param("a16w4", marks=pytest.mark.slow)])
 def test_integer_activations_move_logits_by_less_than_a_thousandth(
     embedded_gguf: Path, scheme: str
 ) -> None:
@@ -38,6 +38,7 @@ def test_integer_activations_move_logits_by_less_than_a_thousandth(
     assert np.median(errors) >= 2e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "bits"), [("a8w8", 7), ("a8w4", 8)])
 def test_coarse_activations_move_logits_and_are_told(
     embedded_gguf: Path, scheme: str, bits: int, caplog: pytest.LogCaptureFixture
