@@ -231,7 +231,7 @@ def test_the_profile_turns_from_table_to_roofline_to_timeline(tab: Watched) -> N
 def test_the_quickstart_tells_what_fits_and_chats(tab: Watched) -> None:
     loader = view(tab, "Load a model")
     before = loader.inner_text()
-    loader.locator("select").select_option("fp32")
+    loader.get_by_label("Weights").select_option("fp32")
     tab.page.wait_for_function(
         "([it, before]) => it.innerText !== before", arg=[loader.element_handle(), before]
     )
