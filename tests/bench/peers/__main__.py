@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -33,6 +34,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # workers end with us
     asked = _arguments()
     plan = Plan(repetitions=asked.repetitions, new_tokens=asked.new_tokens, batch=asked.batch)
     ours = [Variant(OURS, weights) for weights in asked.weights.split(",")]
