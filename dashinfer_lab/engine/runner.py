@@ -25,13 +25,15 @@ from dashinfer_lab.sampling import SamplingState
 from jit_kernels.kernels.advance import STOP_IDS
 from jit_kernels.kernels.attention import SEGMENT_SIZE, partial_floats, query_tile
 from jit_kernels.kv_layout import block_bytes
-from jit_kernels.runtime.buffers import aligned
+from jit_kernels.runtime.buffers import aligned, prefer_huge_pages
 from jit_kernels.runtime.threads import Pool
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact
 
 __all__ = ["CompiledRunner", "MemoryUse", "page_bytes"]
+
+_SMALL_PAGES_BYTES = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class CompiledRunner:
         self._pool = pool
         layer_bytes = page_bytes(plan) // plan.num_layers
         self.cache: NDArray[np.uint8] = aligned((plan.num_layers, num_pages, layer_bytes), np.uint8)
+        for layer in self.cache:  # the first pages of a layer serve short requests: no more memory
+            prefer_huge_pages(layer.reshape(-1)[_SMALL_PAGES_BYTES:])
         self.inputs = StepInputs(
             max_tokens=self.max_tokens,
             max_logit_rows=self.max_logit_rows,

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["aligned", "give_back"]
+__all__ = ["aligned", "give_back", "prefer_huge_pages"]
+
+_HUGE_PAGE_BYTES = 2 << 20
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
@@ -26,10 +28,30 @@ def aligned(
     num_bytes = count * np.dtype(dtype).itemsize
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     memory = mmap.mmap(-1, max(num_bytes, 1), flags=flags)
+    array = np.ndarray(shape, dtype, buffer=memory)
     if huge_pages:
-        with suppress(OSError):  # a system without huge pages
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.ndarray(shape, dtype, buffer=memory)
+        _advise_huge_pages(memory, 0, len(memory))
+    return array
+
+
+def prefer_huge_pages(array: np.ndarray[Any, Any]) -> None:
+    """Take the memory of a contiguous part of an `aligned` array 2 MB at a time, where allowed.
+
+    What shares 2 MB with the array's surroundings stays as it is. Nothing for other memory.
+    """
+    memory = _mapping(array)
+    if memory is not None:
+        start = array.ctypes.data
+        first = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+        end = (start + array.nbytes) // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
+        if first < end:
+            begin = np.frombuffer(memory, np.uint8).ctypes.data
+            _advise_huge_pages(memory, first - begin, end - first)
+
+
+def _advise_huge_pages(memory: mmap.mmap, begin: int, length: int) -> None:
+    with suppress(OSError):  # a system without huge pages
+        memory.madvise(mmap.MADV_HUGEPAGE, begin, length)
 
 
 def give_back(array: np.ndarray[Any, Any]) -> None:
@@ -37,8 +59,14 @@ def give_back(array: np.ndarray[Any, Any]) -> None:
 
     For what is still referred to and will not be used. Nothing for arrays of other memory.
     """
+    memory = _mapping(array)
+    if memory is not None:
+        memory.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapping(array: np.ndarray[Any, Any]) -> mmap.mmap | None:
+    """The memory of an `aligned` array or of a view of one."""
     owner: Any = array
     while isinstance(owner, np.ndarray):
         owner = owner.base
-    if isinstance(owner, mmap.mmap):
-        owner.madvise(mmap.MADV_DONTNEED)
+    return owner if isinstance(owner, mmap.mmap) else None

@@ -1,7 +1,7 @@
 """Attention against this machine's limits, measured in the same run.
 
     python -m tests.bench.bench_attention [--isa avx2] [--threads 2] [--only decode,prefill]
-        [--kv fp32,bf16,int8] [--contexts 2048,8192,32768]
+        [--kv fp32,bf16,int8] [--contexts 2048,8192,32768] [--requests 1,4]
 
 Decoding is held against the read bandwidth: one row of a request, split over its
 segments as the engine does, and several rows that are not split. Prefill is held against the
@@ -69,7 +69,7 @@ class Shape:
         rng = np.random.default_rng(0)
         queries, out = (aligned((num_rows, self.width), np.float32) for _ in range(2))
         queries[:] = rng.standard_normal(queries.shape)
-        pages = aligned((num_pages, self.page_bytes), np.uint8)
+        pages = aligned((num_pages, self.page_bytes), np.uint8, huge_pages=True)
         pages[:] = self._page(rng)
         order = rng.permutation(num_pages) if scattered else np.arange(num_pages)
         scratch = -(-workspace_floats(self.head_dim, self.heads_per_kv) // 1024) * 1024
@@ -105,14 +105,14 @@ class Shape:
 
 def bench_decode(shape: Shape, context: int, requests: int, pool: Pool, duration: float) -> None:
     """Rows that each read their whole context; a single one is split over its segments."""
-    num_pages, num_segments = context // PAGE_SIZE, context // SEGMENT_SIZE
+    num_pages, num_segments = -(-context // PAGE_SIZE), -(-context // SEGMENT_SIZE)
     if requests == 1:
         items = [(0, 1, context - 1, 0, segment, segment) for segment in range(num_segments)]
         splits = [(0, num_segments, 0)]
     else:
         items = [(row, 1, context - 1, row * num_pages, WHOLE, 0) for row in range(requests)]
         splits = []
-    size = shape.page_bytes * num_pages * requests
+    size = shape.page_bytes * context // PAGE_SIZE * requests
     in_run = max(1, _RUN_BYTES // size)
     programs = [
         Program(
@@ -158,19 +158,22 @@ def main() -> None:
     parser.add_argument("--only", default="decode,prefill")
     parser.add_argument("--kv", default="fp32", help="formats of keys and values")
     parser.add_argument("--contexts", default="2048", help="lengths, for decoding")
+    parser.add_argument("--requests", default="1,4", help="rows decoded together; one is split")
     parser.add_argument("--seconds", type=float, default=1.0)
     chosen = parser.parse_args()
     isa = detect() if chosen.isa == "host" else record(chosen.isa)
     compiler = compiler_for(isa, object_cache_directory())
     formats = chosen.kv.split(",")
     shapes = [Shape(*heads, each) for heads in ((64, 3, 3), (128, 4, 4)) for each in formats]
-    contexts = [int(context) for context in chosen.contexts.split(",")]
+    contexts, batches = (
+        [int(each) for each in numbers.split(",")] for numbers in (chosen.contexts, chosen.requests)
+    )
     with Pool(chosen.threads, compiler) as pool:
         say(f"{isa.name} ({isa.cpu}), {chosen.threads} threads")
         for shape in shapes:
             if "decode" in chosen.only:
                 for context in contexts:
-                    for requests in (1, 4):
+                    for requests in batches:
                         bench_decode(shape, context, requests, pool, chosen.seconds)
             if "prefill" in chosen.only:
                 for length in (512, 2048):

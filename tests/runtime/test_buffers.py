@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jit_kernels.runtime import aligned
-from jit_kernels.runtime.buffers import give_back
+from jit_kernels.runtime.buffers import give_back, prefer_huge_pages
 
 
 @pytest.mark.parametrize("shape", [0, 1, 7, 1003, (3, 5), (0, 4), (2, 3, 1003)])
@@ -65,3 +65,31 @@ def test_a_buffer_that_is_still_held_can_be_given_back() -> None:
     assert held - freed > 192 * 1024
     assert not array[: 4 * mib].any()
     give_back(np.ones(3))  # of other memory: nothing happens
+
+
+def huge_kib() -> int:
+    status = Path("/proc/self/smaps_rollup").read_text(encoding="utf-8")
+    return int(status.partition("AnonHugePages:")[2].split()[0])
+
+
+def huge_pages_are_given_where_asked_for() -> bool:
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return setting.exists() and "[madvise]" in setting.read_text(encoding="ascii")
+
+
+def test_a_part_of_a_buffer_takes_huge_pages_within_it_alone() -> None:
+    mib = 1 << 20
+    array = aligned(64 * mib, np.uint8)
+    prefer_huge_pages(array[9 * mib : 31 * mib])
+    before, resident = huge_kib(), resident_kib()
+    array[:: 4 * mib] = 1
+
+    inside = 10 * 2 * 1024  # 10 .. 30 MB: the whole 2 MB pages
+    if huge_pages_are_given_where_asked_for():
+        assert 0 < huge_kib() - before <= inside
+        assert resident_kib() - resident < inside + 4096
+
+
+def test_huge_pages_for_what_holds_none_or_other_memory_do_nothing() -> None:
+    prefer_huge_pages(aligned(1000, np.uint8))
+    prefer_huge_pages(np.zeros(8 << 20, np.uint8))
