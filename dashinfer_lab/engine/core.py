@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 from dashinfer_lab.engine.batch import ChunkResult, ModelRunner
 from dashinfer_lab.engine.options import EngineOptions
 from dashinfer_lab.engine.request import Request, RequestState, Span
-from dashinfer_lab.engine.scheduler import Assignment, Scheduler
+from dashinfer_lab.engine.scheduler import Scheduler
 from dashinfer_lab.engine.sharing import PageSharing
+from dashinfer_lab.engine.step_budget import Assignment
 from dashinfer_lab.engine.step_cost import StepWork
 from dashinfer_lab.errors import (
     DashInferLabError,
@@ -114,7 +115,7 @@ class EngineCore:
         walks = self._compute(batch)
         computed = self._clock()
         self._seconds_a_walk = (computed - scheduled) / len(walks)
-        self.scheduler.cost.observe(work, self._seconds_a_walk)
+        self.scheduler.observe(work, self._seconds_a_walk, len(walks))
         self.totals.num_decode_tokens += (len(walks) - 1) * len(batch)
         for ahead, results in enumerate(walks):
             self._hand_out(batch, results, computed, ahead)

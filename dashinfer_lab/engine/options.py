@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashinfer_lab.engine.batch import ModelRunner
-from dashinfer_lab.engine.scheduler import StepLimits
+from dashinfer_lab.engine.step_budget import StepLimits
 from dashinfer_lab.errors import ConfigError
 
 __all__ = ["EngineOptions"]
@@ -26,6 +26,9 @@ class EngineOptions:
     for a few tokens; None is no limit.
     enable_prefix_caching: prompts that begin alike share what was computed.
     prefix_cache_ttl: seconds that pages nobody uses are remembered; None is until they are needed.
+    short_prompt_seconds: a prompt that fits one step and is predicted to take no longer is computed
+    at once. Decoders wait for it, up to so long for one token, but on average no longer than
+    `max_slowdown` says, and not while a longer prompt is being computed. None is no such prompt.
     """
 
     max_step_tokens: int | None = None
@@ -36,6 +39,7 @@ class EngineOptions:
     max_step_seconds: float | None = 1.0
     enable_prefix_caching: bool = True
     prefix_cache_ttl: float | None = None
+    short_prompt_seconds: float | None = 0.1
 
     def __post_init__(self) -> None:
         for name in ("max_step_tokens", "max_chunk_tokens", "max_running"):
@@ -44,6 +48,7 @@ class EngineOptions:
         _require_count("max_queued", self.max_queued)
         _require_number("max_slowdown", self.max_slowdown, 1)
         _require_number("max_step_seconds", self.max_step_seconds, 0)
+        _require_number("short_prompt_seconds", self.short_prompt_seconds, 0)
         _require_number("prefix_cache_ttl", self.prefix_cache_ttl, 0)
         if self.enable_prefix_caching not in (True, False):
             raise ConfigError(
@@ -65,6 +70,7 @@ class EngineOptions:
             max_running=_within("max_running", self.max_running, requests),
             max_slowdown=self.max_slowdown,
             max_seconds=self.max_step_seconds,
+            short_prompt_seconds=self.short_prompt_seconds,
         )
 
 

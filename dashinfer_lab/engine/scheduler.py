@@ -15,47 +15,17 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from dashinfer_lab.engine.request import Request, RequestState, Span
+from dashinfer_lab.engine.request import Request, RequestState
 from dashinfer_lab.engine.request_options import SECONDS_A_PRIORITY
 from dashinfer_lab.engine.sharing import Found, PageSharing
+from dashinfer_lab.engine.step_budget import Assignment, StepBudget, StepCredit, StepLimits
 from dashinfer_lab.engine.step_cost import StepCost, StepWork
 from dashinfer_lab.errors import EngineError
 from dashinfer_lab.kvcache import PagePool
 
-__all__ = ["Assignment", "Scheduler", "StepLimits"]
-
-_LEAST_PROMPT_TOKENS: Final = 2
-"""Tokens of prompts that a step has room for whatever it is predicted to take: with thousands of
-keys before them even these take as long as the decodes beside them."""
-
-_SHORT_SECONDS: Final = 0.005
-"""What any step may take: below it, Python's share of a step counts for more than the prompts'."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepLimits:
-    """What one step may hold: tokens, tokens of one prompt, rows of logits, requests.
-
-    max_slowdown: how much longer than its decodes alone a step with prompts may take.
-    max_seconds: how long any step may take. Both are predicted; None is no limit.
-    """
-
-    max_tokens: int
-    max_chunk_tokens: int
-    max_logit_rows: int
-    max_running: int
-    max_slowdown: float | None = None
-    max_seconds: float | None = None
-
-
-class Assignment(NamedTuple):
-    """A request and what the step computes of it."""
-
-    request: Request
-    span: Span
+__all__ = ["Scheduler"]
 
 
 class Scheduler:
@@ -71,6 +41,8 @@ class Scheduler:
         self._pool: Final = pool
         self._limits: Final = limits
         self._sharing: Final = sharing
+        self._credit: Final = StepCredit(limits)
+        self._budget = StepBudget(limits, self.cost, self._credit.seconds)
         self._latest_arrival = float("-inf")
         self._num_added = 0
 
@@ -85,16 +57,23 @@ class Scheduler:
     def schedule(self) -> list[Assignment]:
         """Choose the spans of the next step: decodes, then prompts begun, then newcomers."""
         self._let_first_in()
-        step = _Step(self._limits, self.cost)
+        self._budget = budget = StepBudget(self._limits, self.cost, self._credit.seconds)
         for request in self._running_in(RequestState.DECODE):
             if self._make_room(request):
-                step.take(request)
-        step.limit_prompts()
-        for request in self._running_in(RequestState.PREFILL):
-            step.take(request)
-        while self._has_place and step.has_room and self._admit_next():
-            step.take(self.running[-1])
-        return step.assignments
+                budget.take_decode(request)
+        self._let_short_in(budget)
+        prompts = list(self._running_in(RequestState.PREFILL))
+        budget.begin_prompts(prompts)
+        for request in prompts:
+            budget.take(request)
+        while self._has_place and budget.has_room and self._admit_next():
+            budget.take(self.running[-1])
+        return budget.assignments
+
+    def observe(self, work: StepWork, seconds: float, num_walks: int) -> None:
+        """Learn from the step scheduled last: it walked so many times, `seconds` each."""
+        self.cost.observe(work, seconds)
+        self._credit.settle(self._budget, seconds, num_walks)
 
     def reach(self, batch: Sequence[Assignment], num_ahead: int) -> bool:
         """Take pages for tokens beyond those of a step of decodes, as far as none must give any."""
@@ -150,6 +129,12 @@ class Scheduler:
                     return
                 self._preempt(self.running[-1])
 
+    def _let_short_in(self, budget: StepBudget) -> None:
+        """Admit a short prompt where long ones would take every step until they are done."""
+        short = [budget.is_short(request) for request in self._running_in(RequestState.PREFILL)]
+        if short and not any(short) and self._has_place and budget.is_short(self.waiting[0]):
+            self._admit_next()
+
     def _make_room(self, request: Request) -> bool:
         """Take pages for the next token, from the last if need be."""
         while not request.grow():
@@ -185,63 +170,6 @@ class Scheduler:
     def _count(self, found: Found) -> None:
         self.num_prefix_hits += found.num_tokens > 0
         self.num_cached_tokens += found.num_tokens
-
-
-class _Step:
-    """A step being filled."""
-
-    def __init__(self, limits: StepLimits, cost: StepCost) -> None:
-        self.assignments: Final[list[Assignment]] = []
-        self._limits: Final = limits
-        self._cost: Final = cost
-        self._work = StepWork()
-        self._tokens_left = limits.max_tokens
-        self._rows_left = limits.max_logit_rows
-        self._limited = False
-        self._least_left: int | None = None
-        self._seconds: float | None = None
-
-    @property
-    def has_room(self) -> bool:
-        """Whether another token can be taken."""
-        return self._tokens_left > 0 and self._allowed(0) > 0
-
-    def limit_prompts(self) -> None:
-        """From here on hold the step to its predicted time."""
-        self._limited = self._cost.known
-
-    def take(self, request: Request) -> None:
-        """Add the request's next span, as far as there is room."""
-        most = min(self._tokens_left, self._limits.max_chunk_tokens)
-        span = request.plan(min(most, self._allowed(request.num_computed)), self._rows_left)
-        if span is None:
-            return
-        self.assignments.append(Assignment(request, span))
-        self._tokens_left -= span.length
-        if self._least_left is not None:
-            self._least_left -= span.length
-        self._rows_left -= span.num_logit_rows
-        self._work = self._work.with_span(span.start, span.length, span.num_logit_rows)
-
-    def _allowed(self, start: int) -> int:
-        """Tokens from `start` on for which the step has time."""
-        if not self._limited:
-            return self._tokens_left
-        if self._least_left is None:  # the first that is no decode: what was taken is the decodes'
-            self._least_left = _LEAST_PROMPT_TOKENS
-            self._seconds = self._time_limit()
-        if self._seconds is None:
-            return self._tokens_left
-        left = self._seconds - self._cost.predict(self._work)
-        in_time = min(self._cost.tokens_within(left, start), self._tokens_left)
-        return max(int(in_time), self._least_left, 0)
-
-    def _time_limit(self) -> float | None:
-        limits = [] if self._limits.max_seconds is None else [self._limits.max_seconds]
-        if self.assignments and self._limits.max_slowdown is not None:
-            slowed = self._limits.max_slowdown * self._cost.predict(self._work)
-            limits.append(max(slowed, _SHORT_SECONDS))
-        return min(limits, default=None)
 
 
 def _rank(request: Request) -> tuple[float, int]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dashinfer_lab.engine import EngineOptions, RequestOptions
+from dashinfer_lab.engine import Chunk, EngineOptions, RequestOptions
 from dashinfer_lab.engine.core import EngineCore
 from dashinfer_lab.engine.generation import GenerationRequest
 from dashinfer_lab.engine.logit_request import LogitRequest
@@ -46,6 +47,7 @@ class Load(RuleBasedStateMachine):
 
     max_walks = 1
     options = EngineOptions(max_chunk_tokens=7, prefix_cache_ttl=30.0)
+    token_seconds = 0.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,6 +57,7 @@ class Load(RuleBasedStateMachine):
             max_logit_rows=5,
             context_length=36,
             max_walks=self.max_walks,
+            before_step=self.take_time,
         )
         self.now = 0.0
         self.core = EngineCore(self.runner, self.options, lambda: self.now)
@@ -140,6 +143,9 @@ class Load(RuleBasedStateMachine):
         ranks = [request.rank for request in self.core.scheduler.running]
         assert len(ranks) <= self.runner.max_logit_rows
 
+    def take_time(self, chunks: Sequence[Chunk]) -> None:
+        self.now += self.token_seconds * sum(len(chunk.token_ids) for chunk in chunks)
+
     def start(
         self,
         prompt: list[int],
@@ -188,6 +194,12 @@ class LoadOfWalks(Load):
     max_walks = 5
 
 
+class LoadOfTimedSteps(Load):
+    """The same where steps have a time to hold: a prompt of more than five tokens is a long one."""
+
+    token_seconds = 0.02
+
+
 class LoadWithoutCache(Load):
     """The same where only choices share pages."""
 
@@ -212,5 +224,7 @@ TestLoad = Load.TestCase
 TestLoad.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestLoadOfWalks = LoadOfWalks.TestCase
 TestLoadOfWalks.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestLoadOfTimedSteps = LoadOfTimedSteps.TestCase
+TestLoadOfTimedSteps.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestLoadWithoutCache = LoadWithoutCache.TestCase
 TestLoadWithoutCache.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)

@@ -252,6 +252,7 @@ def test_bad_request_options_are_refused_by_name(name: str, value: object) -> No
         ("prefix_cache_ttl", 0),
         ("max_slowdown", 1),
         ("max_step_seconds", float("inf")),
+        ("short_prompt_seconds", 0),
     ],
 )
 def test_bad_engine_options_are_refused_by_name(name: str, value: object) -> None:
