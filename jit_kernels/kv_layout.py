@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-__all__ = ["KV_FORMATS", "PAGE_TOKENS", "KvFormat", "block_bytes", "elements_bytes"]
+__all__ = ["KV_FORMATS", "PAGE_SIZE", "KvFormat", "block_bytes", "elements_bytes"]
 
 KvFormat = Literal["fp32", "bf16", "int8"]
 KV_FORMATS: Final[tuple[KvFormat, ...]] = ("fp32", "bf16", "int8")
-PAGE_TOKENS: Final = 32
+PAGE_SIZE: Final = 32
+"""Tokens that a page holds."""
+
 _ELEMENT_BYTES: Final = {"fp32": 4, "bf16": 2, "int8": 1}
 _SCALE_BYTES: Final = 4
 
 
 def elements_bytes(kv_format: str, head_dim: int) -> int:
     """Bytes of a page's K, or V, without scales."""
-    return PAGE_TOKENS * head_dim * _ELEMENT_BYTES[kv_format]
+    return PAGE_SIZE * head_dim * _ELEMENT_BYTES[kv_format]
 
 
 def block_bytes(kv_format: str, head_dim: int) -> int:
     """Bytes of one kv head in a page."""
-    scales = 2 * PAGE_TOKENS * _SCALE_BYTES if kv_format == "int8" else 0
+    scales = 2 * PAGE_SIZE * _SCALE_BYTES if kv_format == "int8" else 0
     return 2 * elements_bytes(kv_format, head_dim) + scales

@@ -11,7 +11,7 @@ from dashinfer_lab.config import expanded
 from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.engine.loading import MAX_LOGIT_ROWS
 from dashinfer_lab.errors import ConfigError
-from dashinfer_lab.kvcache import PAGE_SIZE
+from jit_kernels.kv_layout import PAGE_SIZE
 
 __all__ = ["AsModelConfig", "load_arguments", "model_source"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from dashinfer_lab.config import Language
 from dashinfer_lab.errors import ConfigError
-from jit_kernels.kv_layout import KV_FORMATS, PAGE_TOKENS, KvFormat, block_bytes
+from jit_kernels.kv_layout import KV_FORMATS, PAGE_SIZE, KvFormat, block_bytes
 
 if TYPE_CHECKING:
     from dashinfer_lab.config import ModelConfig
@@ -85,7 +85,7 @@ def choose_kv_format(
 
     room_bytes: what pages may have; where it `is_given`, "auto" keeps as many tokens as it holds.
     """
-    pages = -(-num_tokens // PAGE_TOKENS)
+    pages = -(-num_tokens // PAGE_SIZE)
     sizes = {each: pages * kv_page_bytes(config, each) for each in KV_FORMATS}
     # Biased keys that turn by a base of their own prompt cannot be kept as int8.
     possible: list[KvFormat] = [*KV_FORMATS]
@@ -103,7 +103,7 @@ def choose_kv_format(
     else:
         kept, why = possible[-1], "short"
     figures = {
-        "held": room_bytes // kv_page_bytes(config, kept) * PAGE_TOKENS,
+        "held": room_bytes // kv_page_bytes(config, kept) * PAGE_SIZE,
         "tokens": num_tokens,
         "size": sizes[kept] / 1e6,
         "exact": sizes["fp32"] / 1e6,

@@ -13,11 +13,11 @@ from dashinfer_lab.config import cache_root
 from dashinfer_lab.engine.auto_kv import KvChoice, choose_kv_format, require_kv_dtype
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
 from dashinfer_lab.errors import ConfigError
-from dashinfer_lab.kvcache import PAGE_SIZE
 from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan
 from jit_kernels.compiler.jit import compiler_for
 from jit_kernels.isa import detect
 from jit_kernels.kernels.linear_tiles import row_tile
+from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.runtime.threads import MAX_THREADS, Pool
 from jit_kernels.runtime.topology import ThreadPlan, thread_plan
 

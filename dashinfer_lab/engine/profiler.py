@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
 from dashinfer_lab.errors import EngineError
-from dashinfer_lab.kvcache import PAGE_SIZE
 from dashinfer_lab.lower.plan import CacheOperand, PlannedOp, ProgramPlan
 from dashinfer_lab.profiling import (
     ArenaBuffer,
@@ -26,6 +25,7 @@ from dashinfer_lab.profiling import (
     WeightTensor,
     require_savable,
 )
+from jit_kernels.kv_layout import PAGE_SIZE
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact

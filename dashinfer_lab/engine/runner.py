@@ -18,13 +18,14 @@ from dashinfer_lab.engine.batch import Chunk, ChunkResult
 from dashinfer_lab.engine.processed import ProcessedDraws
 from dashinfer_lab.engine.step_inputs import MAX_WALKS, AttentionShape, RotationTables, StepInputs
 from dashinfer_lab.errors import EngineError, SamplingError
-from dashinfer_lab.kvcache import PAGE_SIZE, PrefixKey
+from dashinfer_lab.kvcache import PrefixKey
 from dashinfer_lab.lower import Memory, ProgramPlan, instantiate
 from dashinfer_lab.profiling import ChunkSpan, ProfileRecorder, StepShape, StepTimes
 from dashinfer_lab.sampling import SamplingState
 from jit_kernels.kernels.advance import STOP_IDS
-from jit_kernels.kernels.attention import SEGMENT_SIZE, partial_floats, query_tile
-from jit_kernels.kv_layout import block_bytes
+from jit_kernels.kernels.attention import partial_floats, query_tile
+from jit_kernels.kernels.attention_items import SEGMENT_SIZE
+from jit_kernels.kv_layout import PAGE_SIZE, block_bytes
 from jit_kernels.runtime.buffers import aligned, prefer_huge_pages
 from jit_kernels.runtime.threads import Pool
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dashinfer_lab.kvcache.pool import PAGE_SIZE, PagePool
+from dashinfer_lab.kvcache.pool import PagePool
 from dashinfer_lab.kvcache.prefix import PrefixCache, PrefixChain, PrefixKey
 from dashinfer_lab.kvcache.table import PageTable
 
-__all__ = ["PAGE_SIZE", "PagePool", "PageTable", "PrefixCache", "PrefixChain", "PrefixKey"]
+__all__ = ["PagePool", "PageTable", "PrefixCache", "PrefixChain", "PrefixKey"]

@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from dashinfer_lab.errors import ConfigError, EngineError
+from jit_kernels.kv_layout import PAGE_SIZE
 
-__all__ = ["PAGE_SIZE", "PagePool"]
-
-PAGE_SIZE: Final = 32
-"""Tokens a page holds; attention's 128-key segments are whole pages."""
+__all__ = ["PagePool"]
 
 
 class PagePool:

@@ -85,8 +85,8 @@ def fit_of(
 def _fit(config: ModelConfig, scheme: str, threads: int | None, kv_cache_dtype: str) -> Fit:
     from dashinfer_lab.engine.auto_kv import kv_page_bytes, require_kv_dtype
     from dashinfer_lab.engine.auto_weights import kept_bandwidth
-    from dashinfer_lab.kvcache import PAGE_SIZE
     from jit_kernels.isa import detect
+    from jit_kernels.kv_layout import PAGE_SIZE
     from jit_kernels.runtime.topology import thread_plan
 
     count, whole, per_token = _weights(config, scheme)

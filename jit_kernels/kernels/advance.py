@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from jit_kernels.dsl import Array, Value, Variable, index, loop, select, when
 from jit_kernels.kernel import kernel, worker
-from jit_kernels.kernels.attention_items import ITEM_WORDS, PAGE_SIZE
+from jit_kernels.kernels.attention_items import ITEM_WORDS
 from jit_kernels.kernels.sample_request import POSITION_WORD, REQUEST_WORDS
+from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.types import I32, I64
 
 __all__ = ["STOP_IDS", "advance"]

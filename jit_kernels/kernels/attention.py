@@ -17,27 +17,13 @@ from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel, worker
 from jit_kernels.kernels.attention_blocks import Tile
 from jit_kernels.kernels.attention_forms import ROW_TILE, attend_row, attend_tile, gather
-from jit_kernels.kernels.attention_items import (
-    ITEM_WORDS,
-    PAGE_SIZE,
-    SEGMENT_SIZE,
-    Cache,
-    Unit,
-)
+from jit_kernels.kernels.attention_items import SEGMENT_SIZE, Cache, Unit
 from jit_kernels.kernels.attention_key_bias import KeyBias
 from jit_kernels.kernels.attention_scores import Scoring
 from jit_kernels.kernels.kv_pages import Layout
 from jit_kernels.types import F32, I32, I64, U8
 
-__all__ = [
-    "ITEM_WORDS",
-    "PAGE_SIZE",
-    "SEGMENT_SIZE",
-    "attention",
-    "partial_floats",
-    "query_tile",
-    "workspace_floats",
-]
+__all__ = ["attention", "partial_floats", "query_tile", "workspace_floats"]
 
 _MAX_QUERIES = 48
 

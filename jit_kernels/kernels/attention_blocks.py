@@ -28,7 +28,6 @@ from jit_kernels.dsl import (
     zeros,
 )
 from jit_kernels.kernels.attention_items import (
-    PAGE_SIZE,
     PAGES_PER_SEGMENT,
     SEGMENT_SIZE,
     Pages,
@@ -36,6 +35,7 @@ from jit_kernels.kernels.attention_items import (
 )
 from jit_kernels.kernels.attention_scores import Scoring, Span
 from jit_kernels.kernels.kv_pages import Stored
+from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.types import BOOL, F32, I64
 
 __all__ = ["Block", "Seen", "Tile", "merge_weights", "score_keys", "softmax_row", "weigh_values"]

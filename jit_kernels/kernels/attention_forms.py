@@ -18,9 +18,10 @@ from jit_kernels.kernels.attention_blocks import (
     softmax_row,
     weigh_values,
 )
-from jit_kernels.kernels.attention_items import PAGE_SIZE, SEGMENT_SIZE, Pages, num_pages
+from jit_kernels.kernels.attention_items import SEGMENT_SIZE, Pages, num_pages
 from jit_kernels.kernels.attention_scores import Scoring, Span
 from jit_kernels.kernels.kv_pages import Stored
+from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.types import F32, I64
 
 __all__ = ["ROW_TILE", "attend_row", "attend_tile", "gather"]

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from jit_kernels.dsl import Array, Value, maximum, minimum, select
 from jit_kernels.kernels.kv_pages import HeadPage, Layout
+from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.types import BOOL, I32, I64, U8
 
 __all__ = [
     "ITEM_WORDS",
     "PAGES_PER_SEGMENT",
-    "PAGE_SIZE",
     "SEGMENT_SIZE",
     "Cache",
     "Pages",
@@ -25,7 +25,6 @@ __all__ = [
     "num_pages",
 ]
 
-PAGE_SIZE = 32
 SEGMENT_SIZE = 128
 PAGES_PER_SEGMENT = SEGMENT_SIZE // PAGE_SIZE
 ITEM_WORDS = 8

@@ -23,7 +23,7 @@ from jit_kernels.dsl import (
     select,
     vectorized,
 )
-from jit_kernels.kv_layout import PAGE_TOKENS, block_bytes, elements_bytes
+from jit_kernels.kv_layout import PAGE_SIZE, block_bytes, elements_bytes
 from jit_kernels.types import F32, I8, I32, I64, U8, U16
 
 __all__ = ["HeadPage", "Layout", "Stored"]
@@ -107,7 +107,7 @@ class HeadPage:
     @property
     def value_scales(self) -> Array[F32]:
         """[32], of int8."""
-        return self.key_scales + PAGE_TOKENS
+        return self.key_scales + PAGE_SIZE
 
     @property
     def _elements(self) -> int:
@@ -118,11 +118,11 @@ class HeadPage:
         head_dim = self.layout.head_dim
         keys, values = self.keys.array + offset, self.values.array + offset * head_dim
         if self.layout.has_scales:
-            self.key_scales[offset] = _quantise(key, head_dim, keys, PAGE_TOKENS)
+            self.key_scales[offset] = _quantise(key, head_dim, keys, PAGE_SIZE)
             self.value_scales[offset] = _quantise(value, head_dim, values, 1)
             return
         for d in loop(head_dim):
-            keys[d * PAGE_TOKENS] = self._rounded(key[d])
+            keys[d * PAGE_SIZE] = self._rounded(key[d])
         for d in vectorized(head_dim):
             values[d] = self._rounded(value[d])
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jit_kernels.dsl import Array, Value, VectorIndex, fma, if_else, loop, stack_array, vectorized
 from jit_kernels.kernel import kernel, worker
 from jit_kernels.kernels.kv_pages import Layout
-from jit_kernels.kv_layout import PAGE_TOKENS
+from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.types import F32, I32, I64, U8
 
 __all__ = ["Head", "HeadRows", "append_heads", "rope_append"]
@@ -109,7 +109,7 @@ def append_heads(
             if is_query:
                 _scale_query(given, target, position)
                 continue
-            page, offset = slots[row] // PAGE_TOKENS, slots[row] % PAGE_TOKENS
+            page, offset = slots[row] // PAGE_SIZE, slots[row] % PAGE_SIZE
             block = layout.block(kv.view(U8), page * num_kv_heads + head - num_heads)
             block.append(offset, key, source + num_kv_heads * head_dim)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jit_kernels.kv_layout import PAGE_TOKENS, elements_bytes
+from jit_kernels.kv_layout import PAGE_SIZE, elements_bytes
 from jit_kernels.panels import from_bf16, to_bf16
 
 __all__ = ["Stored", "append", "stored"]
@@ -54,10 +54,10 @@ def append(
     """Write tokens to their slots of `pages` [P, KV, block bytes], in place."""
     head_dim = keys.elements.shape[2]
     size = elements_bytes(kv_format, head_dim)
-    page, offset = slots // PAGE_TOKENS, slots % PAGE_TOKENS
+    page, offset = slots // PAGE_SIZE, slots % PAGE_SIZE
     for first, shape, tokens in (
-        (0, (head_dim, PAGE_TOKENS), keys),
-        (size, (PAGE_TOKENS, head_dim), values),
+        (0, (head_dim, PAGE_SIZE), keys),
+        (size, (PAGE_SIZE, head_dim), values),
     ):
         part = np.ascontiguousarray(pages[..., first : first + size])
         kept = part.view(_dtype(kv_format)).reshape(*pages.shape[:2], *shape)
@@ -66,10 +66,10 @@ def append(
         pages[..., first : first + size] = part
     for number, tokens in enumerate((keys, values)):
         if tokens.scales is not None:
-            first = 2 * size + number * 4 * PAGE_TOKENS
-            part = np.ascontiguousarray(pages[..., first : first + 4 * PAGE_TOKENS])
+            first = 2 * size + number * 4 * PAGE_SIZE
+            part = np.ascontiguousarray(pages[..., first : first + 4 * PAGE_SIZE])
             part.view(np.float32)[page, :, offset] = tokens.scales
-            pages[..., first : first + 4 * PAGE_TOKENS] = part
+            pages[..., first : first + 4 * PAGE_SIZE] = part
 
 
 def _dtype(kv_format: str) -> Any:

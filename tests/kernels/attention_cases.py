@@ -11,17 +11,15 @@ import numpy as np
 from jit_kernels.isa import AVX2, Isa
 from jit_kernels.kernel import Kernel
 from jit_kernels.kernels.attention import (
-    ITEM_WORDS,
-    PAGE_SIZE,
-    SEGMENT_SIZE,
     attention,
     partial_floats,
     query_tile,
     workspace_floats,
 )
+from jit_kernels.kernels.attention_items import ITEM_WORDS, SEGMENT_SIZE
 from jit_kernels.kernels.attention_key_bias import segment_angles
 from jit_kernels.kernels.attention_merge import SPLIT_WORDS, attention_merge
-from jit_kernels.kv_layout import block_bytes
+from jit_kernels.kv_layout import PAGE_SIZE, block_bytes
 from jit_kernels.reference import attention as reference
 from jit_kernels.reference import kv_cache
 from jit_kernels.reference.kv_cache import stored

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dashinfer_lab.errors import ConfigError, EngineError
-from dashinfer_lab.kvcache import PAGE_SIZE, PagePool, PageTable
+from dashinfer_lab.kvcache import PagePool, PageTable
+from jit_kernels.kv_layout import PAGE_SIZE
 
 
 @pytest.mark.parametrize(("num_pages", "page_size"), [(0, 32), (-1, 32), (3, 0)])
