@@ -35,11 +35,6 @@ class HubId:
         return f"{prefix}{self.path}{suffix}"
 
     @property
-    def has_default_revision(self) -> bool:
-        """Whether the revision is the one taken where none is named."""
-        return self.revision == _DEFAULT_REVISIONS[self.hub]
-
-    @property
     def directory(self) -> Path:
         """Where the complete snapshot lies in the cache, in the layout both hubs' clients use."""
         folder = self.path.replace("/", "--")

@@ -49,11 +49,6 @@ class EngineView(View):
         self._pulse: Final = Pulse(self.redraw, _LINGER_SECONDS)
         self._unsubscribe: Callable[[], None] | None = None
 
-    @property
-    def watching(self) -> bool:
-        """Whether the engine tells this view of its steps."""
-        return self._unsubscribe is not None
-
     def start(self) -> EngineView:
         """Be told of every step from now on."""
         if self._unsubscribe is None:

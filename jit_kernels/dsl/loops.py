@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from jit_kernels.dsl.memory import Array, VectorIndex, tail_mask
 from jit_kernels.dsl.trace import current, llvm_type
-from jit_kernels.dsl.values import VECTOR_LANES, Value, Variable, constant, index, minimum
+from jit_kernels.dsl.values import VECTOR_LANES, Value, Variable, constant, index
 from jit_kernels.types import BOOL, I64
 
 __all__ = ["claimed", "if_else", "loop", "vectorized", "when", "while_loop"]
@@ -81,23 +81,19 @@ def vectorized(count: Count) -> Iterator[VectorIndex]:
         yield VectorIndex(full, tail_mask(rest))
 
 
-def claimed(counter: Array[I64], count: Count, chunk: int = 1) -> Iterator[Value[I64]]:
-    """Share 0..count-1 among the workers: each takes the next `chunk` until none is left.
+def claimed(counter: Array[I64], count: Count) -> Iterator[Value[I64]]:
+    """Share 0..count-1 among the workers: each takes the next until none is left.
 
     `counter[0]` must be 0 before the first worker begins.
     """
     total = index(count)
     builder = current().builder
-    step = constant(chunk, I64)
+    one = constant(1, I64)
 
     def take() -> Value[I64]:
-        return Value(builder.atomic_rmw("add", counter.pointer, step.ir, "monotonic"), I64)
+        return Value(builder.atomic_rmw("add", counter.pointer, one.ir, "monotonic"), I64)
 
-    first = Variable(take())
-    for _ in while_loop(lambda: first.get() < total):
-        begin = first.get()
-        if chunk == 1:
-            yield begin
-        else:
-            yield from loop(begin, minimum(begin + chunk, total))
-        first.set(take())
+    number = Variable(take())
+    for _ in while_loop(lambda: number.get() < total):
+        yield number.get()
+        number.set(take())

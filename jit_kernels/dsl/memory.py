@@ -20,7 +20,7 @@ from jit_kernels.dsl.values import (
     index,
     lane_indices,
 )
-from jit_kernels.types import BOOL, I64, DType
+from jit_kernels.types import BOOL, I64, U8, DType
 
 __all__ = ["Array", "VectorIndex", "pointer_at", "stack_array", "tail_mask"]
 
@@ -114,7 +114,7 @@ class Array(Generic[D]):
 
     def prefetch(self, bytes_ahead: Value[I64] | int, locality: int = 3) -> None:
         """Ask for the cache line `bytes_ahead` of the start; never faults."""
-        where = Array(self.pointer, _Byte)._at(bytes_ahead)
+        where = self.view(U8)._at(bytes_ahead)
         i32 = ir.IntType(32)
         arguments = [where, *(ir.Constant(i32, k) for k in (0, locality, 1))]
         current().call("llvm.prefetch.p0", ir.VoidType(), arguments)
@@ -141,12 +141,6 @@ class Array(Generic[D]):
         ]
         name = f"llvm.masked.store.v{VECTOR_LANES}{_mangled(self.dtype)}.p0"
         current().call(name, ir.VoidType(), arguments)
-
-
-class _Byte(DType):
-    """A byte, for address arithmetic."""
-
-    label, bits, kind = "u8", 8, "unsigned"
 
 
 def _mangled(dtype: type[DType]) -> str:

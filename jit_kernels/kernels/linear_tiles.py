@@ -158,10 +158,6 @@ class ActivationRows:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def part(self, first: int, count: int) -> ActivationRows:
-        """Some of the rows."""
-        return ActivationRows(self.starts[first : first + count], self.word_step)
-
     def after(self, steps: Value[I64]) -> ActivationRows:
         """The same rows from `steps` on."""
         skipped = steps * self.word_step
@@ -191,12 +187,6 @@ class Tile:
     def in_registers(rows: int) -> Tile:
         """Sums that LLVM keeps where it likes."""
         return Tile(rows, None, [Variable(zeros(F32)) for _ in range(rows)])
-
-    def part(self, first: int, count: int) -> Tile:
-        """Some of the rows."""
-        count = min(count, self.rows - first)
-        memory = None if self._memory is None else self._memory + first * VECTOR_LANES
-        return Tile(count, memory, self._registers[first : first + count])
 
     def hidden(self) -> Tile:
         """The same sums, kept in memory if they are there: see `Array.hidden`."""

@@ -68,10 +68,10 @@ class Field(IntEnum):
     TASK = 640  # i64: address
     ARGUMENT = 648  # i64: address
     WAITED = 656  # i64: cycles of waits that were longer than any work explains
-    RAN = 688  # i64: cycles of all tasks, as the caller saw them
     SPIN = 664  # i64: pauses before sleeping or yielding
     STOPPING = 672  # i64
     STARTED = 680  # i64: threads that were created
+    RAN = 688  # i64: cycles of all tasks, as the caller saw them
 
 
 CONTROL_BYTES = 768
