@@ -1,8 +1,9 @@
 """`@kernel`: a Python function that is traced into machine code once per specialisation.
 
 Parameters annotated `Array[T]` or `Value[T]` are read from the operation's record, one 64-bit
-word each, in order; keyword-only parameters are constants of the specialisation (tile sizes,
-formats). Every kernel is SPMD: all workers call it with the same record, and the body shares
+word each, in order; one annotated with a NamedTuple of such stands for its fields, so that kernels
+may share a list of operands. Keyword-only parameters are constants of the specialisation (tile
+sizes, formats). Every kernel is SPMD: all workers call it with the same record, and the body shares
 the work by `worker()` or `claimed()`.
 """
 
@@ -13,9 +14,10 @@ import hashlib
 import inspect
 import struct
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -60,6 +62,13 @@ class Parameter(NamedTuple):
     dtype: type[DType]
 
 
+class _Argument(NamedTuple):
+    """A positional argument of a body: one word, or what `build` makes of several."""
+
+    words: list[Parameter]
+    build: Callable[..., Any]
+
+
 def worker() -> Worker:
     """The worker that runs this kernel body."""
     arguments = current().function.args
@@ -74,14 +83,15 @@ class Kernel:
         self.name = body.__name__
         self.__doc__ = body.__doc__
         hints = typing.get_type_hints(body)
-        self.parameters: list[Parameter] = []
+        self._arguments: list[_Argument] = []
         self.constants: dict[str, Constant | None] = {}
         for parameter in inspect.signature(body).parameters.values():
             if parameter.kind is parameter.KEYWORD_ONLY:
                 default = parameter.default
                 self.constants[parameter.name] = None if default is parameter.empty else default
             else:
-                self.parameters.append(_parameter(self.name, parameter.name, hints))
+                self._arguments.append(_argument(self.name, parameter.name, hints))
+        self.parameters = [word for argument in self._arguments for word in argument.words]
 
     def __repr__(self) -> str:
         words = ", ".join(f"{p.name}: {p.dtype.label}" for p in self.parameters)
@@ -111,6 +121,11 @@ class Kernel:
         fixed = tuple((name, value) for name, value in merged.items() if value is not None)
         return Specialisation(self, fixed)
 
+    def trace(self, words: Iterator[Any], constants: dict[str, Constant]) -> None:
+        """Run the body on a traced value for each parameter."""
+        arguments = [a.build(*islice(words, len(a.words))) for a in self._arguments]
+        self.body(*arguments, **constants)
+
     def show(self, what: View = "source", isa: Isa | None = None, **constants: Constant) -> str:
         """What `Specialisation.show` does; the source needs no constants."""
         if what == "source":
@@ -118,11 +133,25 @@ class Kernel:
         return self.specialise(**constants).show(what, isa)
 
 
+def _argument(kernel_name: str, name: str, hints: dict[str, Any]) -> _Argument:
+    hint = hints.get(name)
+    if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
+        fields = typing.get_type_hints(hint)
+        return _Argument([_parameter(kernel_name, field, fields) for field in fields], hint)
+    return _Argument([_parameter(kernel_name, name, hints)], _as_it_is)
+
+
+def _as_it_is(word: Any) -> Any:
+    return word
+
+
 def _parameter(kernel_name: str, name: str, hints: dict[str, Any]) -> Parameter:
     hint = hints.get(name)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin not in (Array, Value) or len(arguments) != 1:
-        raise TraceError(f"kernel {kernel_name}: annotate {name} as Array[T] or Value[T]")
+        raise TraceError(
+            f"kernel {kernel_name}: annotate {name} as Array[T], Value[T], or a NamedTuple of such"
+        )
     return Parameter(name, origin is Array, arguments[0])
 
 
@@ -148,8 +177,8 @@ class Specialisation:
         trace = Trace(module, isa, self.symbol, function_type)
         with trace.active():
             record = Array(trace.function.args[2], I64)
-            words = [_load(record, k, p) for k, p in enumerate(self.kernel.parameters)]
-            self.kernel.body(*words, **dict(self.constants))
+            words = (_load(record, k, p) for k, p in enumerate(self.kernel.parameters))
+            self.kernel.trace(words, dict(self.constants))
             trace.builder.ret_void()
         # llvmlite knows no text attributes. Without this one LLVM turns short loops into calls of
         # memset and memcpy.

@@ -8,26 +8,15 @@ from __future__ import annotations
 from jit_kernels.dsl import Array, Value, running_sum, sqrt, vectorized
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.kv_pages import Layout
-from jit_kernels.kernels.rope_append import Head, HeadRows, append_heads
-from jit_kernels.types import F32, I32, I64
+from jit_kernels.kernels.rope_append import Head, HeadOperands, append_heads
+from jit_kernels.types import F32
 
 __all__ = ["norm_rope_append"]
 
 
 @kernel
 def norm_rope_append(
-    rows: Array[I64],
-    qkv: Array[F32],
-    qkv_stride: Value[I64],
-    positions: Array[I32],
-    cos: Array[F32],
-    sin: Array[F32],
-    slots: Array[I64],
-    q_out: Array[F32],
-    q_stride: Value[I64],
-    kv: Array[F32],
-    num_heads: Value[I64],
-    num_kv_heads: Value[I64],
+    heads: HeadOperands,
     q_weight: Array[F32],
     k_weight: Array[F32],
     eps: Value[F32],
@@ -45,12 +34,8 @@ def norm_rope_append(
         square_sum = running_sum()
         for d in vectorized(head_dim):
             square_sum.add_product(head[d], head[d])
-        scale = 1.0 / sqrt(square_sum.value() / float(head_dim) + eps)
-        return lambda d: head[d] * scale * weight[d]
+        factor = 1.0 / sqrt(square_sum.value() / float(head_dim) + eps)
+        return lambda d: head[d] * factor * weight[d]
 
-    by_position = query_scale if scaled else None
-    heads = HeadRows(
-        qkv, qkv_stride, q_out, q_stride, num_heads, num_kv_heads, head_dim, by_position
-    )
-    angles = (cos, sin) if turned else None
-    append_heads(rows, heads, positions, angles, slots, kv, Layout(kv_format, head_dim), head_of)
+    scale = query_scale if scaled else None
+    append_heads(heads, Layout(kv_format, head_dim), head_of, turned=turned, scale=scale)

@@ -7,7 +7,8 @@ prepared rows directly. Where each word lies is `activation_layout`'s; knows no 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from jit_kernels.activation_layout import (
     GEMV_ROWS,
@@ -37,7 +38,7 @@ from jit_kernels.dsl import (
 from jit_kernels.kernel import kernel, worker
 from jit_kernels.types import F32, I8, I16, I32, I64, U8
 
-__all__ = ["PreparedActivations", "Values", "prepare", "prepare_rows"]
+__all__ = ["PreparedOperands", "PreparedRows", "Values", "prepare", "prepare_rows"]
 
 Values = Callable[[VectorIndex], Value[F32]]
 """Sixteen consecutive elements of one row."""
@@ -47,7 +48,7 @@ _SMALLEST_MAXIMUM_BITS = (127 - 100) << 23  # 2**-100: below, 32767 / max nears 
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedActivations:
+class PreparedRows:
     """Where prepared rows go: 32-bit words and, for integers, {scale, scale * sum(q)} per group."""
 
     words: Array[I32]
@@ -67,14 +68,24 @@ class PreparedActivations:
         """Scales of one row."""
         return (n + (self.group - 1)) // self.group
 
-    def copy(self, number: Value[I64]) -> PreparedActivations:
+    def copy(self, number: Value[I64]) -> PreparedRows:
         """The copy that belongs to worker `number`."""
         words = (self.words.view(U8) + self.copy_bytes * number).view(I32)
         scales = (self.scales.view(U8) + self.scales_copy_bytes * number).view(F32)
-        return PreparedActivations(
-            words, scales, self.copy_bytes, self.scales_copy_bytes, self.form, self.group,
-            self.row_tile,
-        )  # fmt: skip
+        return replace(self, words=words, scales=scales)
+
+
+class PreparedOperands(NamedTuple):
+    """Operands of every kernel that prepares rows; workers' copies lie so many bytes apart."""
+
+    activations: Array[I32]
+    activation_scales: Array[F32]
+    copy_bytes: Value[I64]
+    scales_copy_bytes: Value[I64]
+
+    def rows(self, form: str, group: int, row_tile: int) -> PreparedRows:
+        """Rows in a form of `activation_layout`, quantised by `group` elements where integers."""
+        return PreparedRows(*self, form, group, row_tile)
 
 
 @kernel
@@ -83,29 +94,23 @@ def prepare(
     x: Array[F32],
     x_stride: Value[I64],
     n: Value[I64],
-    activations: Array[I32],
-    activation_scales: Array[F32],
-    copy_bytes: Value[I64],
-    scales_copy_bytes: Value[I64],
+    prepared: PreparedOperands,
     *,
     form: str,
     group: int,
     row_tile: int,
 ) -> None:
     """Prepare the rows of `x` [R, n] as they are."""
-    target = PreparedActivations(
-        activations, activation_scales, copy_bytes, scales_copy_bytes, form, group, row_tile
-    )
 
     def row_of(row: Value[I64]) -> Values:
         source = x + row * x_stride
         return lambda k: source[k]
 
-    prepare_rows(target, rows[0], n, row_of)
+    prepare_rows(prepared.rows(form, group, row_tile), rows[0], n, row_of)
 
 
 def prepare_rows(
-    target: PreparedActivations,
+    target: PreparedRows,
     num_rows: Value[I64],
     n: Value[I64],
     row_of: Callable[[Value[I64]], Values],
@@ -130,7 +135,7 @@ def prepare_rows(
 
 
 def _write_strips(
-    target: PreparedActivations,
+    target: PreparedRows,
     num_rows: Value[I64],
     n: Value[I64],
     row_of: Callable[[Value[I64]], Values],
@@ -148,7 +153,7 @@ def _write_strips(
 
 
 def _write_row(
-    target: PreparedActivations,
+    target: PreparedRows,
     words: Array[I32],
     stride: int,
     row: Value[I64],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jit_kernels.dsl import Array, Value, loop, running_sum, sqrt, vectorized
 from jit_kernels.kernel import kernel, worker
-from jit_kernels.kernels.prepare import PreparedActivations, Values, prepare_rows
+from jit_kernels.kernels.prepare import PreparedOperands, Values, prepare_rows
 from jit_kernels.types import F32, I32, I64
 
 __all__ = ["normalised", "rmsnorm", "rmsnorm_prepare"]
@@ -39,10 +39,7 @@ def rmsnorm_prepare(
     eps: Value[F32],
     n: Value[I64],
     row_indices: Array[I32],
-    activations: Array[I32],
-    activation_scales: Array[F32],
-    copy_bytes: Value[I64],
-    scales_copy_bytes: Value[I64],
+    prepared: PreparedOperands,
     *,
     form: str,
     group: int,
@@ -50,15 +47,12 @@ def rmsnorm_prepare(
     row_tile: int,
 ) -> None:
     """Normalise rows of `x` for a linear; with `gather`, row r is `x[row_indices[r]]`."""
-    target = PreparedActivations(
-        activations, activation_scales, copy_bytes, scales_copy_bytes, form, group, row_tile
-    )
 
     def row_of(row: Value[I64]) -> Values:
         source = row_indices[row].to(I64) if gather else row
         return normalised(x + source * x_stride, weight, eps, n)
 
-    prepare_rows(target, rows[0], n, row_of)
+    prepare_rows(prepared.rows(form, group, row_tile), rows[0], n, row_of)
 
 
 def normalised(x: Array[F32], weight: Array[F32], eps: Value[F32], n: Value[I64]) -> Values:

@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from jit_kernels.reference.arithmetic import tree_sum_of_squares
 
-__all__ = ["rmsnorm", "rmsnorm_add_bits", "rmsnorm_bits", "rmsnorm_heads_bits"]
+__all__ = ["rmsnorm", "rmsnorm_add_bits", "rmsnorm_bits"]
 
 
 def rmsnorm(x: NDArray[np.float32], weight: NDArray[np.float32], eps: float) -> NDArray[np.float64]:
-    """Rows of `x` [R, n] over the root of their mean square, times `weight`."""
+    """Rows of `x` [..., n] over the root of their mean square, times `weight`."""
     wide = x.astype(np.float64)
     mean_square = np.mean(wide * wide, axis=-1, keepdims=True)
     return wide / np.sqrt(mean_square + np.float32(eps)) * weight
@@ -21,8 +21,8 @@ def rmsnorm_bits(
     x: NDArray[np.float32], weight: NDArray[np.float32], eps: float
 ) -> NDArray[np.float32]:
     """The same in float32, every operation where the kernel has it."""
-    square_sum = tree_sum_of_squares(x)[:, None]
-    scale = np.float32(1) / np.sqrt(square_sum / np.float32(x.shape[1]) + np.float32(eps))
+    square_sum = tree_sum_of_squares(x)[..., None]
+    scale = np.float32(1) / np.sqrt(square_sum / np.float32(x.shape[-1]) + np.float32(eps))
     return x * scale * weight
 
 
@@ -34,10 +34,3 @@ def rmsnorm_add_bits(
 ) -> NDArray[np.float32]:
     """Normalised rows added to those of `residual`, with the kernel's bits."""
     return residual + rmsnorm_bits(x, weight, eps)
-
-
-def rmsnorm_heads_bits(
-    x: NDArray[np.float32], weight: NDArray[np.float32], eps: float
-) -> NDArray[np.float32]:
-    """Every head of `x` [R, H, D] normalised by itself, with the kernel's bits."""
-    return rmsnorm_bits(x.reshape(-1, x.shape[-1]), weight, eps).reshape(x.shape)

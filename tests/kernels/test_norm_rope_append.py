@@ -8,7 +8,7 @@ import pytest
 from jit_kernels.isa import AVX2, NEON, Isa
 from jit_kernels.kernels.norm_rope_append import norm_rope_append
 from jit_kernels.reference import rope
-from jit_kernels.reference.rmsnorm import rmsnorm, rmsnorm_heads_bits
+from jit_kernels.reference.rmsnorm import rmsnorm, rmsnorm_bits
 from tests.kernels.guarded import guarded, guarded_before
 from tests.kernels.machine_code import compiled, each_isa, run, same_bits
 from tests.kernels.test_rope_append import NUM_HEADS, NUM_KV_HEADS, Case, append, case, empty_pages
@@ -33,9 +33,9 @@ def expected_of(c: Case, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
     pages, (q_weight, k_weight) = empty_pages(head_dim), weights(head_dim)
     q, k, v = parts(c, head_dim)
     cos, sin = c.cos[c.positions], c.sin[c.positions]
-    keys = rope.rotate(rmsnorm_heads_bits(k, k_weight, EPS), cos, sin)
+    keys = rope.rotate(rmsnorm_bits(k, k_weight, EPS), cos, sin)
     append(pages, keys, v, c.slots, c.kv_format)
-    queries = rope.rotate(rmsnorm_heads_bits(q, q_weight, EPS), cos, sin)
+    queries = rope.rotate(rmsnorm_bits(q, q_weight, EPS), cos, sin)
     return queries.reshape(len(c.qkv), NUM_HEADS * head_dim), pages
 
 
