@@ -102,7 +102,7 @@ format: $(VENV)/.installed-check ## rewrite the sources in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-readme: $(VENV)/.installed-core ## write the table of supported models into both READMEs
+readme: $(VENV)/.installed-core ## write the tables of models and formats into both READMEs
 	$(BIN)/python -m tests.architecture.supported_models
 
 dist: $(VENV)/.installed-dist ## build the sdist, and from it the wheel, into dist/

@@ -171,6 +171,20 @@ _STORED = {
     "models.model_type": Sentence("MODEL_TYPE", "模型类型"),
     "models.architecture": Sentence("ARCHITECTURE", "架构"),
     "models.description": Sentence("DESCRIPTION", "说明"),
+    "models.proof": Sentence("SHOWN", "验证"),
+    "models.test": Sentence("BY THE TEST", "由测试"),
+    "models.runs": Sentence("logits", "已运行"),
+    "models.emitted": Sentence("code", "仅代码"),
+    "models.proofs": Sentence(
+        "Each is proven by a test: logits are compared with ONNX Runtime's on the same file (of\n"
+        "fp32 also with those of transformers), on x86-64, AVX2 and AVX-512. For neon (aarch64)\n"
+        "code is emitted and its assembly looked at; nothing has run there. kv_: keys and values\n"
+        "kept so beside weights in fp32. Tests by name: dashinfer-lab models MODEL_TYPE, --json.",
+        "每一项都有测试为证：在 x86-64、AVX2、AVX-512 上，logits 与 ONNX Runtime 对同一文件\n"
+        "的结果比较（fp32 还与 transformers 比较）。neon（aarch64）只生成代码并检查其汇编，\n"
+        "从未实际运行。kv_：权重为 fp32，键和值按此格式保存。各测试的名称见\n"
+        "dashinfer-lab models 模型类型，或 --json。",
+    ),
 }
 
 _SHOW = {

@@ -6,14 +6,22 @@ from dashinfer_lab.models.registry import (
     build_graph,
     describe_models,
     register,
+    require_supported,
     supported_models,
 )
+from dashinfer_lab.models.support import FORMATS, ISAS, Cell, formats_of, supported_cells
 
 __all__ = [
+    "FORMATS",
+    "ISAS",
+    "Cell",
     "ModelFunction",
     "SupportedModel",
     "build_graph",
     "describe_models",
+    "formats_of",
     "register",
+    "require_supported",
+    "supported_cells",
     "supported_models",
 ]

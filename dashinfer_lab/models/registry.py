@@ -18,13 +18,14 @@ __all__ = [
     "build_graph",
     "describe_models",
     "register",
+    "require_supported",
     "supported_models",
 ]
 
 ModelFunction = Callable[[GraphBuilder, ModelConfig], Value]
 
 _MODELS: dict[str, ModelFunction] = {}
-_NOT_MODELS = {"__init__", "registry"}
+_NOT_MODELS = {"__init__", "registry", "support"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +70,21 @@ def _described(model_type: str) -> SupportedModel:
     return SupportedModel(model_type, architecture, f"{description})")
 
 
+def require_supported(model_type: str) -> None:
+    """Raise UnsupportedModelError, naming what there is, for a `model_type` without a file here."""
+    known = supported_models()
+    if model_type not in known:
+        raise UnsupportedModelError(
+            f"model type {model_type!r} is not supported; this version runs {', '.join(known)}"
+        )
+
+
 def build_graph(config: ModelConfig, scheme: Scheme) -> ModelGraph:
     """Build the graph of a model, its weights declared but absent.
 
     Raises UnsupportedModelError for a `model_type` without a file here.
     """
-    known = supported_models()
-    if config.model_type not in known:
-        raise UnsupportedModelError(
-            f"model type {config.model_type!r} is not supported; "
-            f"this version runs {', '.join(known)}"
-        )
+    require_supported(config.model_type)
     import_module(f"dashinfer_lab.models.{config.model_type}")
     builder = GraphBuilder(config, scheme)
     return builder.finish(_MODELS[config.model_type](builder, config))

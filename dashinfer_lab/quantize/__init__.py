@@ -18,6 +18,7 @@ from dashinfer_lab.quantize.panels import QuantizedPanels, quantize_panels
 from dashinfer_lab.quantize.scheme import (
     GROUP_SIZES,
     GROUPED_BITS,
+    SCHEMES,
     GroupSize,
     Scheme,
     WeightFormat,
@@ -28,6 +29,7 @@ __all__ = [
     "ELEMENT_BYTES",
     "GROUPED_BITS",
     "GROUP_SIZES",
+    "SCHEMES",
     "GroupSize",
     "QuantizedPanels",
     "QuantizedRows",

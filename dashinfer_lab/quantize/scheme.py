@@ -9,7 +9,15 @@ from typing import Literal, cast, get_args
 
 from dashinfer_lab.errors import ConfigError
 
-__all__ = ["GROUPED_BITS", "GROUP_SIZES", "GroupSize", "Scheme", "WeightFormat", "WeightRole"]
+__all__ = [
+    "GROUPED_BITS",
+    "GROUP_SIZES",
+    "SCHEMES",
+    "GroupSize",
+    "Scheme",
+    "WeightFormat",
+    "WeightRole",
+]
 
 WeightFormat = Literal["f32", "bf16", "u8", "u4"]
 WeightRole = Literal["linear", "router", "embedding", "head", "tied", "norm", "bias", "table"]
@@ -28,6 +36,9 @@ _GROUPED_SCHEMES: Mapping[str, tuple[WeightFormat, GroupSize, ActivationBits]] =
     "a8w8": ("u8", 64, 8),
     "a8w4": ("u4", 32, 8),
 }
+
+SCHEMES = ("fp32", "bf16", *_GROUPED_SCHEMES)
+"""Names of all schemes, without group sizes."""
 
 # The logits feel the head more than any other weight, and a tied one is gathered from as well.
 _HEAD_GROUP_SIZE: GroupSize = 64

@@ -1,49 +1,78 @@
-"""The READMEs' table of supported models, made from the models' own files.
+"""The READMEs' tables of supported models and formats, made from the models' registry.
 
-`make readme` writes it into both; `test_readme` compares.
+`make readme` writes them into both; `test_readme` compares.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from dashinfer_lab.models import describe_models
+from dashinfer_lab.models import FORMATS, describe_models, supported_cells
 from tests.architecture.source_tree import ROOT
 
-__all__ = ["HEADINGS", "table", "with_table"]
+__all__ = ["HEADINGS", "with_tables"]
 
 HEADINGS: Final = {
     "README.md": ("`model_type`", "architecture", "described in"),
     "README_CN.md": ("`model_type`", "架构", "出处"),
 }
-_PLACE: Final = re.compile(r"(<!-- supported models[^\n]*-->\n\n)(?:\|[^\n]*\n)*")
 
 
-def table(heading: tuple[str, ...]) -> str:
-    """Return Markdown: one row a model, under `heading`."""
-    models = [
+def _models(heading: tuple[str, ...]) -> str:
+    """One row a model: what it is called, and where it is described."""
+    rows = [
         (f"`{each.model_type}`", f"`{each.architecture}`", each.description)
         for each in describe_models()
     ]
-    rows = [heading, ("---",) * len(heading), *models]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return _markdown(heading, rows)
 
 
-def with_table(text: str, heading: tuple[str, ...]) -> str:
-    """Return `text` with the table after its mark. Raises ValueError where the mark is absent."""
-    replaced, places = _PLACE.subn(lambda found: found[1] + table(heading), text)
-    if places != 1:
-        raise ValueError(f"{places} marks `<!-- supported models ... -->`, expected one")
-    return replaced
+def _formats(heading: tuple[str, ...]) -> str:
+    """One row a model and one column a format: what stands in brackets in the ids of its tests."""
+    proven = {(cell.model_type, cell.format) for cell in supported_cells()}
+    rows = [
+        (
+            f"`{each.model_type}`",
+            *(
+                f"`{each.model_type}-{name}`" if (each.model_type, name) in proven else ""
+                for name in FORMATS
+            ),
+        )
+        for each in describe_models()
+    ]
+    return _markdown((heading[0], *(f"`{name}`" for name in FORMATS)), rows)
+
+
+_TABLES: Final[dict[str, Callable[[tuple[str, ...]], str]]] = {
+    "supported models": _models,
+    "supported formats": _formats,
+}
+
+
+def _markdown(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heading, ("---",) * len(heading), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def with_tables(text: str, heading: tuple[str, ...]) -> str:
+    """Return `text`, each table after its mark. Raises ValueError where a mark is absent."""
+    for name, table in _TABLES.items():
+        place = re.compile(rf"(<!-- {name}[^\n]*-->\n\n)(?:\|[^\n]*\n)*")
+        written = table(heading)
+        text, places = place.subn(lambda found, written=written: found[1] + written, text)
+        if places != 1:
+            raise ValueError(f"{places} marks `<!-- {name} ... -->`, expected one")
+    return text
 
 
 def main(root: Path = ROOT) -> None:
-    """Write the table into both READMEs."""
+    """Write the tables into both READMEs."""
     for name, heading in HEADINGS.items():
         path = root / name
-        path.write_text(with_table(path.read_text(encoding="utf-8"), heading), encoding="utf-8")
+        path.write_text(with_tables(path.read_text(encoding="utf-8"), heading), encoding="utf-8")
 
 
 if __name__ == "__main__":

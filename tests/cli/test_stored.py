@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from dashinfer_lab.cli.width import width
 from dashinfer_lab.convert import converted
 from dashinfer_lab.models import describe_models, supported_models
 from tests.cli.conftest import Shell
@@ -81,6 +82,27 @@ def test_models_lists_every_architecture(shell: Shell) -> None:
 
     assert {row["model_type"] for row in rows} == set(supported_models())
     assert all(row["architecture"] in text and row["description"] in text for row in rows)
+
+
+def test_models_names_the_test_of_every_format(shell: Shell) -> None:
+    (row,) = json.loads(shell("models", "qwen2", "--json").out)["models"]
+    cell = row["formats"]["a16w8"]["avx2"]
+
+    assert cell["test"].endswith("::test_logits_are_right[qwen2-a16w8-avx2]")
+    assert row["formats"]["a16w8"]["neon"]["proof"] == "emitted"
+    assert cell["test"] in shell("models", "qwen2").out
+    ended = shell("models", "qwen9")
+    assert ended.code == 1
+    assert "'qwen9' is not supported; this version runs baichuan" in ended.err
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("model", [[], ["gemma3_text"]], ids=["all", "one"])
+def test_models_fits_into_100_columns(shell: Shell, language: str, model: list[str]) -> None:
+    lines = shell("--lang", language, "models", *model).out.splitlines()
+
+    assert len(lines) > 30
+    assert max(width(line) for line in lines) <= 100
 
 
 def test_every_model_file_introduces_itself_on_line_one() -> None:
