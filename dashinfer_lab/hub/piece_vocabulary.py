@@ -1,8 +1,10 @@
 """tokenizer.json of a SentencePiece vocabulary; reads no file.
 
 Every text between special tokens is encoded as `SentencePieceProcessor.encode` does: the
-normaliser's steps in its order, pieces that a user defined taken whole, the best score merged
-first. Source: sentencepiece's normalizer.cc and bpe_model.cc.
+normaliser's steps in its order, pieces that a user defined taken whole; then BPE merges the best
+score first, and Unigram takes the pieces with the best sum of scores, which it adds in 64 bits
+where SentencePiece does in 32: of several such sums another may be taken.
+Source: sentencepiece's normalizer.cc, bpe_model.cc and unigram_model.cc.
 """
 
 from __future__ import annotations
@@ -51,6 +53,8 @@ class PieceRules:
     escape_whitespaces: bool = True
     charsmap: bytes = b""
     """SentencePiece's compiled table of characters to replace; empty for none."""
+    by_sum: bool = False
+    """Whether the best sum of scores decides (Unigram), not the best merge (BPE)."""
 
 
 def piece_tokenizer(
@@ -72,6 +76,8 @@ def piece_tokenizer(
     ]
     _check(pieces, origin)
     own_symbols = [it.text for it in pieces if it.kind == PieceKind.USER_DEFINED]
+    if rules.by_sum:
+        own_symbols = []  # their score of 0 wins where SentencePiece lets them
     bare = not rules.add_dummy_prefix and not rules.charsmap
     outside = [it for it in own_symbols if bare and _SPACE not in it]
     inside = [it for it in own_symbols if it not in set(outside)]
@@ -83,16 +89,17 @@ def piece_tokenizer(
     ]
     tokens += [added_token(ids[text], text, special=False) for text in outside]
     tokens += [dict(token) for token in added_tokens]
+    model = _unigram(pieces, origin) if rules.by_sum else _bpe(pieces, bool(inside), origin)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": sorted(tokens, key=lambda token: int(str(token["id"]))),
         "normalizer": {"type": "Sequence", "normalizers": _normalizers(rules)},
-        "pre_tokenizer": _pre_tokenizer(inside) if inside else None,
+        "pre_tokenizer": _apart(pieces) if rules.by_sum else _isolated(inside),
         "post_processor": post_processor,
         "decoder": {"type": "Sequence", "decoders": _decoders(rules)},
-        "model": _model(pieces, whole_words=bool(inside), origin=origin),
+        "model": model,
     }
 
 
@@ -129,17 +136,25 @@ def _replace(pattern: Mapping[str, str], content: str) -> dict[str, object]:
     return {"type": "Replace", "pattern": dict(pattern), "content": content}
 
 
-def _pre_tokenizer(symbols: Sequence[str]) -> dict[str, object]:
+def _isolated(symbols: Sequence[str]) -> dict[str, object] | None:
     """Isolate a user's pieces, and take apart a word that is spelled like a byte's piece."""
+    if not symbols:
+        return None
     longest_first = sorted(symbols, key=len, reverse=True)
     isolated = _split("|".join(map(re.escape, longest_first)))
     apart = _split(r"\A<(?=0x[0-9A-F]{2}>\z)")  # each would be taken whole
     return {"type": "Sequence", "pretokenizers": [isolated, apart]}
 
 
-def _split(pattern: str) -> dict[str, object]:
+def _apart(pieces: Sequence[Piece]) -> dict[str, object] | None:
+    """Cut what is spelled like a byte's piece: Unigram would find that piece within words."""
+    pattern = r"<(?=0x[0-9A-F]{2}>)"
+    return _split(pattern, behavior="MergedWithPrevious") if _has_bytes(pieces) else None
+
+
+def _split(pattern: str, behavior: str = "Isolated") -> dict[str, object]:
     regex = {"Regex": pattern}
-    return {"type": "Split", "pattern": regex, "behavior": "Isolated", "invert": False}
+    return {"type": "Split", "pattern": regex, "behavior": behavior, "invert": False}
 
 
 def _decoders(rules: PieceRules) -> list[dict[str, object]]:
@@ -150,17 +165,38 @@ def _decoders(rules: PieceRules) -> list[dict[str, object]]:
     return steps
 
 
-def _model(pieces: Sequence[Piece], *, whole_words: bool, origin: str) -> dict[str, object]:
-    unknown = next(i for i, it in enumerate(pieces) if it.kind == PieceKind.UNKNOWN)
-    has_bytes = sum(it.kind == PieceKind.BYTE for it in pieces) == 256
+def _unknown(pieces: Sequence[Piece]) -> int:
+    return next(i for i, it in enumerate(pieces) if it.kind == PieceKind.UNKNOWN)
+
+
+def _has_bytes(pieces: Sequence[Piece]) -> bool:
+    return sum(it.kind == PieceKind.BYTE for it in pieces) == 256
+
+
+def _unigram(pieces: Sequence[Piece], origin: str) -> dict[str, object]:
+    unused = next((it.text for it in pieces if it.kind == PieceKind.UNUSED), None)
+    if unused is not None:
+        raise UnsupportedModelError(
+            f"{origin} holds {unused!r}, a piece that it never gives out, which is not supported "
+            "for Unigram. Use the model's tokenizer.json."
+        )
+    return {
+        "type": "Unigram",
+        "unk_id": _unknown(pieces),
+        "byte_fallback": _has_bytes(pieces),
+        "vocab": [[it.text, it.score if it.kind == PieceKind.NORMAL else 0.0] for it in pieces],
+    }
+
+
+def _bpe(pieces: Sequence[Piece], whole_words: bool, origin: str) -> dict[str, object]:
     return {
         "type": "BPE",
         "dropout": None,
-        "unk_token": pieces[unknown].text,
+        "unk_token": pieces[_unknown(pieces)].text,
         "continuing_subword_prefix": None,
         "end_of_word_suffix": None,
         "fuse_unk": True,
-        "byte_fallback": has_bytes,
+        "byte_fallback": _has_bytes(pieces),
         "ignore_merges": whole_words,
         "vocab": {it.text: i for i, it in enumerate(pieces)},
         "merges": _merges(pieces, origin),

@@ -1,7 +1,8 @@
 """tokenizer.json out of a SentencePiece model, where a checkpoint brings only this.
 
-Llama 2's, Mistral's, Baichuan's, InternLM 2's and Gemma's differ by what the model's own settings
-say; ChatGLM's has tokens beside them, which are named here. No code of the model is run.
+Llama 2's, Mistral's, Baichuan's, InternLM 2's and Gemma's (BPE) and Unigram models differ by what
+the model's own settings say; ChatGLM's has tokens beside them, which are named here. No code of the
+model is run.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Its own files spell the fourth and fifth "sop" and "eop". Here they are spelled 
 with the word "sop" in it means the word.
 """
 _CHATGLM_PREFIX = ("[gMASK]", "<sop>")
-_BPE = 2
+_UNIGRAM, _BPE = 1, 2
 
 
 def sentencepiece_tokenizer(
@@ -83,17 +84,19 @@ def _parsed(path: Path) -> Any:
 
 def _rules(model: Any, path: Path) -> PieceRules:
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
-    if trainer.model_type != _BPE or trainer.treat_whitespace_as_suffix:
+    kinds = (_UNIGRAM, _BPE)
+    if trainer.model_type not in kinds or trainer.treat_whitespace_as_suffix:
         raise UnsupportedModelError(
             f"{path} has the SentencePiece type {trainer.model_type}, or spaces at the end of "
-            "words; type 2 (BPE) with spaces before words is supported. Use the model's "
-            "tokenizer.json."
+            "words; types 1 (Unigram) and 2 (BPE) with spaces before words are supported. Use the "
+            "model's tokenizer.json."
         )
     return PieceRules(
         normalizer.add_dummy_prefix,
         normalizer.remove_extra_whitespaces,
         normalizer.escape_whitespaces,
         normalizer.precompiled_charsmap,
+        by_sum=trainer.model_type == _UNIGRAM,
     )
 
 

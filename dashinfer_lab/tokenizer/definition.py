@@ -169,6 +169,10 @@ def _template_text(directory: Path, found: object) -> str | None:
 
 def _check_added_tokens(directory: Path, vocab: object, added: object) -> None:
     """Refuse an added token whose id or text says otherwise than the base vocabulary."""
+    if isinstance(vocab, list):  # Unigram's pieces with scores, in the order of their ids
+        listed = cast("list[object]", vocab)
+        pieces = [cast("list[object]", it) if isinstance(it, list) else [it] for it in listed]
+        vocab = {str(piece[0]): i for i, piece in enumerate(pieces) if piece}
     if not isinstance(vocab, dict) or not isinstance(added, list):
         return
     id_of = cast("dict[str, object]", vocab)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +36,26 @@ TRAINED: dict[str, dict[str, Any]] = {
         "user_defined_symbols": ["<reserved_102>", "<reserved_103>", "▁▁▁"],
     },
     "normalising": {"remove_extra_whitespaces": True},
+    "unigram": {
+        "model_type": "unigram",
+        "normalization_rule_name": "identity",
+        "remove_extra_whitespaces": False,
+        "user_defined_symbols": ["<table>", "▁▁▁", "ab"],
+    },
+    "unigram, normalising": {"model_type": "unigram", "byte_fallback": False},
 }
 
 
 def trained(kind: str) -> bytes:
     """A tiny model with byte pieces, as the families' own are but for their size."""
     model = io.BytesIO()
-    options: dict[str, Any] = {"split_digits": True} | TRAINED[kind]
+    options: dict[str, Any] = {"split_digits": True, "model_type": "bpe", "byte_fallback": True}
+    options |= TRAINED[kind]
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS * 20),
         model_writer=model,
-        model_type="bpe",
         vocab_size=380,
         num_threads=1,
-        byte_fallback=True,
         character_coverage=0.98,
         allow_whitespace_only_pieces=True,
         hard_vocab_limit=False,
@@ -70,6 +77,8 @@ def load(directory: Path, model: bytes, *, model_type: str = "llama", **settings
 
 
 Pair = tuple[Tokenizer, Any]
+UNKNOWN = " \u2047 "
+"""What the library shows for a character that no piece covers; ours shows nothing."""
 
 
 @pytest.fixture(scope="module", params=list(TRAINED))
@@ -84,16 +93,22 @@ PARTS = ["hello", " ", "  ", "▁", "ab", "abc", "\n", "\n\n", "\t", "12", "你�
          "\U0001f642", "<0x41>", "<table>", "<reserved_102>", "ﬁ", "c"]  # fmt: skip
 texts = st.lists(st.sampled_from(PARTS), max_size=12).map("".join) | st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cn"]), max_size=20
-)
+).filter(lambda text: not any(it in text for it in ("<s>", "</s>", "<unk>")))
 
 
 @given(text=texts)
 def test_ids_and_text_are_those_of_the_library(pair: Pair, text: str) -> None:
     ours, library = pair
+    ids, expected = ours.encode_plain(text), library.encode(text)
 
-    ids = ours.encode_plain(text)
-    assert ids == library.encode(text)
-    assert ours.decode(ids) == library.decode(ids)
+    assert ids == expected or sums_are_equal(library, ids, expected)
+    assert ours.decode(ids) == library.decode(ids).replace(UNKNOWN, "")
+
+
+def sums_are_equal(library: Any, ids: list[int], expected: list[int]) -> bool:
+    """Whether Unigram may take either: sums of 60 scores below 2^7 err by 60 · 2^-17 in floats."""
+    sums = [sum(map(library.get_score, it)) for it in (ids, expected)]
+    return library.decode(ids) == library.decode(expected) and abs(sums[0] - sums[1]) < 60 / 2**17
 
 
 @given(text=texts)
@@ -172,15 +187,38 @@ def test_a_damaged_model_is_refused(tmp_path: Path, content: bytes, named: str) 
         load(tmp_path, content)
 
 
-def test_a_unigram_model_is_refused_by_its_type(tmp_path: Path, llama: bytes) -> None:
+def changed_model(model: bytes, change: Callable[[Any], object]) -> bytes:
     from sentencepiece import sentencepiece_model_pb2
 
-    changed: Any = sentencepiece_model_pb2.ModelProto()
-    changed.ParseFromString(llama)
-    changed.trainer_spec.model_type = 1
+    found: Any = sentencepiece_model_pb2.ModelProto()
+    found.ParseFromString(model)
+    change(found)
+    return found.SerializeToString()
 
-    with pytest.raises(UnsupportedModelError, match="type 1"):
-        load(tmp_path, changed.SerializeToString())
+
+def test_models_of_words_and_characters_are_refused_by_their_type(
+    tmp_path: Path, llama: bytes
+) -> None:
+    for kind in (3, 4):
+        words = changed_model(llama, lambda it, k=kind: setattr(it.trainer_spec, "model_type", k))
+        with pytest.raises(UnsupportedModelError, match=f"type {kind}"):
+            load(tmp_path / str(kind), words)
+
+
+def test_a_piece_of_unigram_that_is_never_given_out_is_refused(tmp_path: Path) -> None:
+    model = changed_model(trained("unigram"), lambda it: setattr(it.pieces[-1], "type", 5))
+
+    with pytest.raises(UnsupportedModelError, match="never gives out"):
+        load(tmp_path, model)
+
+
+def test_the_spelling_of_a_byte_is_text_to_unigram(tmp_path: Path) -> None:
+    model = trained("unigram")
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    ours = load(tmp_path, model)
+    for text in ("<0x41>", "ab<0xE4><0xBD>c", "<0x4", "<<0x41>>"):
+        assert ours.encode_plain(text) == library.encode(text)
+        assert ours.decode(ours.encode_plain(text)) == text
 
 
 def test_a_link_out_of_the_directory_is_refused(tmp_path: Path, llama: bytes) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import tarfile
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,16 +16,28 @@ _WANTED = ("/vendor/llama.cpp/models/", "/vendor/llama.cpp/tests/test-chat-templ
 
 
 @pytest.fixture(scope="session")
-def llama_cpp(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of llama.cpp within the sdist; skips where it cannot be fetched."""
-    folder = tmp_path_factory.mktemp("sdist")
+def llama_cpp(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of llama.cpp within the sdist, which pytest's cache keeps.
+
+    Skips where it cannot be fetched.
+    """
+    kept = request.config.cache.mkdir("sdist") / _PACKAGE
+    if not kept.is_dir():
+        archive = _fetched(tmp_path_factory.mktemp("sdist"))
+        with TemporaryDirectory(dir=kept.parent, prefix=".extracting-") as folder:
+            with tarfile.open(archive) as opened:
+                wanted = [it for it in opened if any(part in it.name for part in _WANTED)]
+                opened.extractall(folder, members=wanted, filter="data")
+            with suppress(OSError):  # another process was faster
+                next(Path(folder).glob("llama_cpp_python-*")).rename(kept)
+    return kept / "vendor" / "llama.cpp"
+
+
+def _fetched(folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder)]
     command += ["--no-binary", "llama-cpp-python", _PACKAGE]
-    fetched = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     archives = list(folder.glob("*.tar.gz"))
-    if fetched.returncode or not archives:
-        pytest.skip(f"pip cannot fetch {_PACKAGE}: {fetched.stderr.strip()[-200:]}")
-    with tarfile.open(archives[0]) as archive:
-        wanted = [it for it in archive if any(part in it.name for part in _WANTED)]
-        archive.extractall(folder, members=wanted, filter="data")
-    return next(folder.glob("*/vendor/llama.cpp"))
+    if run.returncode or not archives:
+        pytest.skip(f"pip cannot fetch {_PACKAGE}: {run.stderr.strip()[-200:]}")
+    return archives[0]

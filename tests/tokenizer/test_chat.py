@@ -117,7 +117,13 @@ def test_without_specials_the_guarded_way_gives_the_ordinary_ids(
 
 
 @pytest.mark.parametrize(
-    "maker", [tiny_tokenizers.sentencepiece_like, tiny_tokenizers.words, tiny_tokenizers.byte_level]
+    "maker",
+    [
+        tiny_tokenizers.sentencepiece_like,
+        tiny_tokenizers.unigram,
+        tiny_tokenizers.words,
+        tiny_tokenizers.byte_level,
+    ],
 )
 def test_any_kind_of_tokenizer_can_be_guarded(maker: Any, tmp_path: Path) -> None:
     directory = maker(tmp_path)

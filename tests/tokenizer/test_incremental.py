@@ -14,6 +14,7 @@ from tests.tokenizer import tiny_tokenizers
 MAKERS: dict[str, Callable[[Path], Path]] = {
     "byte level": tiny_tokenizers.byte_level,
     "sentencepiece": tiny_tokenizers.sentencepiece_like,
+    "unigram": tiny_tokenizers.unigram,
     "words": tiny_tokenizers.words,
 }
 Loaded = tuple[Tokenizer, tokenizers.Tokenizer]
@@ -69,6 +70,35 @@ def test_text_comes_back_as_the_library_gives_it(loaded: Loaded, text: str) -> N
 
     assert ids == library.encode(text).ids
     assert tokenizer.decode(ids) == library.decode(ids)
+
+
+FAMILY, FLAG = "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e8\U0001f1f3"
+PIECES = [
+    "hi",
+    " ",
+    "  ",
+    "a.b",
+    "\u00e9",
+    "e\u0301",
+    "\u4f60\u597d",
+    "\n",
+    FAMILY,
+    FLAG,
+    "</s>",
+    "<think>",
+]
+
+
+@given(parts=st.lists(st.sampled_from(PIECES), max_size=12))
+def test_tokens_put_between_are_skipped_or_shown_and_break_no_character(
+    loaded: Loaded, parts: list[str]
+) -> None:
+    tokenizer, library = loaded
+    ids = tokenizer.encode_plain("".join(parts))
+    spelled = deltas(tokenizer, ids)
+
+    assert "".join(spelled) == library.decode(ids)
+    assert not any("\ufffd" in delta for delta in spelled)
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=30))

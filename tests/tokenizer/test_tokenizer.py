@@ -115,6 +115,15 @@ def test_an_added_token_that_conflicts_is_refused(
         Tokenizer.load(directory)
 
 
+def test_an_added_token_that_conflicts_with_unigram_s_pieces_is_refused(tmp_path: Path) -> None:
+    directory = tiny_tokenizers.unigram(tmp_path)
+    added = json.loads((directory / "tokenizer.json").read_text())["added_tokens"]
+    edit(directory / "tokenizer.json", added_tokens=[*added[:2], added[2] | {"id": 7}])
+
+    with pytest.raises(TokenizerError, match="</s>.*at 2"):
+        Tokenizer.load(directory)
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"\xff", b'{"model": 3}'])
 def test_a_damaged_tokenizer_file_is_refused(directory: Path, content: bytes) -> None:
     (directory / "tokenizer.json").write_bytes(content)

@@ -56,6 +56,27 @@ def sentencepiece_like(directory: Path) -> Path:
     return save(directory, tokenizer, {"bos_token": "<s>", "eos_token": "</s>"})
 
 
+def unigram(directory: Path) -> Path:
+    """Write a Unigram tokenizer whose tokenizer.json is as transformers makes one; adds BOS."""
+    words = ["▁", "h", "i", "hi", "▁hi", "▁▁", "a", "b", ".", "é"]
+    scored = [(word, -2.0 - 0.1 * index) for index, word in enumerate(words)]
+    named = ["<unk>", "<s>", "</s>", *[f"<0x{byte:02X}>" for byte in range(256)]]
+    vocab = [*((token, 0.0) for token in named), *scored]
+    tokenizer = Tokenizer(models.Unigram(vocab, unk_id=0, byte_fallback=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.ByteFallback(), decoders.Metaspace(), decoders.Fuse()]
+    )
+    tokenizer.add_special_tokens(
+        [AddedToken(text, normalized=False) for text in ("<unk>", "<s>", "</s>")]
+    )
+    tokenizer.add_tokens([AddedToken("<think>", normalized=False)])
+    tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
+    )
+    return save(directory, tokenizer, {"bos_token": "<s>", "eos_token": "</s>"})
+
+
 def words(directory: Path) -> Path:
     """Write a tokenizer of whole words, with neither decoder nor BOS."""
     vocab = {"[UNK]": 0, "one": 1, "two": 2, "three": 3}
