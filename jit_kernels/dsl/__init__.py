@@ -15,6 +15,7 @@ from jit_kernels.dsl.intrinsics import (
     dot_pairs,
     dot_quads,
     float_absolute,
+    fma,
     half_to_f32,
     round_to_int,
 )
@@ -36,7 +37,6 @@ from jit_kernels.dsl.values import (
     Variable,
     broadcast,
     constant,
-    fma,
     index,
     lane_indices,
     maximum,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from jit_kernels.dsl.values import Value, Variable, constant, fma, maximum, minimum, zeros
+from jit_kernels.dsl.intrinsics import fma
+from jit_kernels.dsl.values import Value, Variable, constant, maximum, minimum, zeros
 from jit_kernels.types import F32, I32, DType
 
 __all__ = [

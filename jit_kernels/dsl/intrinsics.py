@@ -1,21 +1,22 @@
-"""LLVM intrinsics and instructions that LLVM does not pick by itself; each has a NumPy body.
+"""LLVM intrinsics and instructions that LLVM does not pick by itself.
 
-The only file that names them. `NUMPY_BODIES` maps each function to the NumPy function that
-defines it; a test runs both on random operands.
+The only file of the language that names them. `NUMPY_BODIES` maps each function of numbers to the
+NumPy function that defines it; a test runs both on random operands. What `fma` owes is
+`reference.arithmetic.fma`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from llvmlite import ir
 
 from jit_kernels.dsl.trace import current, llvm_type
-from jit_kernels.dsl.values import Value, constant, select
-from jit_kernels.types import F16, F32, I8, I16, I32, U8, U16, U32
+from jit_kernels.dsl.values import Value, broadcast, constant, select
+from jit_kernels.types import BOOL, F16, F32, I8, I16, I32, U8, U16, U32, DType
 
 __all__ = [
     "NUMPY_BODIES",
@@ -24,12 +25,18 @@ __all__ = [
     "dot_pairs",
     "dot_quads",
     "float_absolute",
+    "fma",
     "half_to_f32",
+    "masked_load",
+    "masked_store",
     "pause",
+    "prefetch",
     "round_to_int",
     "sqrt",
 ]
 
+D = TypeVar("D", bound=DType)
+_I32 = ir.IntType(32)
 _PMADDWD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd"}
 _VPDPWSSD = {
     4: "llvm.x86.avx512.vpdpwssd.128",
@@ -44,13 +51,13 @@ _VPDPBUSD = {
 }
 
 
-def _suffix(value: Value[Any]) -> str:
-    element = f"f{value.dtype.bits}" if value.dtype.kind == "float" else f"i{value.dtype.bits}"
-    return element if value.lanes == 1 else f"v{value.lanes}{element}"
+def _suffix(dtype: type[DType], lanes: int) -> str:
+    element = f"f{dtype.bits}" if dtype.kind == "float" else f"i{dtype.bits}"
+    return element if lanes == 1 else f"v{lanes}{element}"
 
 
 def _unary(name: str, x: Value[F32]) -> Value[F32]:
-    result = current().call(f"llvm.{name}.{_suffix(x)}", x.ir.type, [x.ir])
+    result = current().call(f"llvm.{name}.{_suffix(F32, x.lanes)}", x.ir.type, [x.ir])
     return Value(result, F32, x.lanes)
 
 
@@ -62,6 +69,14 @@ def sqrt(x: Value[F32]) -> Value[F32]:
 def float_absolute(x: Value[F32]) -> Value[F32]:
     """|x|."""
     return _unary("fabs", x)
+
+
+def fma(a: Value[F32], b: Value[F32], c: Value[F32]) -> Value[F32]:
+    """a * b + c, rounded once."""
+    lanes = max(a.lanes, b.lanes, c.lanes)
+    operands = [broadcast(x, lanes).ir for x in (a, b, c)]
+    result = current().call(f"llvm.fma.{_suffix(F32, lanes)}", llvm_type(F32, lanes), operands)
+    return Value(result, F32, lanes)
 
 
 def round_to_int(x: Value[F32]) -> Value[I32]:
@@ -187,12 +202,33 @@ NUMPY_BODIES: dict[Callable[..., Any], Callable[..., Any]] = {
 }
 
 
+def masked_load(where: Any, dtype: type[D], mask: Value[BOOL], align: int) -> Value[D]:
+    """Elements at the pointer `where` in lanes that `mask` holds for, 0 in the others."""
+    vector = llvm_type(dtype, mask.lanes)
+    arguments = [where, ir.Constant(_I32, align), mask.ir, ir.Constant(vector, None)]
+    name = f"llvm.masked.load.{_suffix(dtype, mask.lanes)}.p0"
+    return Value(current().call(name, vector, arguments), dtype, mask.lanes)
+
+
+def masked_store(value: Value[Any], where: Any, mask: Value[BOOL], align: int) -> None:
+    """Store at the pointer `where` the lanes that `mask` holds for."""
+    arguments = [value.ir, where, ir.Constant(_I32, align), mask.ir]
+    name = f"llvm.masked.store.{_suffix(value.dtype, value.lanes)}.p0"
+    current().call(name, ir.VoidType(), arguments)
+
+
+def prefetch(where: Any, locality: int) -> None:
+    """Ask for the cache line at the pointer `where`, to be read; 3 is the first-level cache."""
+    arguments = [where, *(ir.Constant(_I32, k) for k in (0, locality, 1))]
+    current().call("llvm.prefetch.p0", ir.VoidType(), arguments)
+
+
 def pause() -> None:
     """Tell the processor that this is a spin loop."""
     if current().isa.is_x86:
         current().call("llvm.x86.sse2.pause", ir.VoidType(), [])
     else:
-        current().call("llvm.aarch64.hint", ir.VoidType(), [ir.Constant(ir.IntType(32), 1)])
+        current().call("llvm.aarch64.hint", ir.VoidType(), [ir.Constant(_I32, 1)])
 
 
 def cycle_counter() -> Any:

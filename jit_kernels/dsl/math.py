@@ -8,8 +8,8 @@ log: Cephes logf, error below 2 ulp; log(1) = 0 exactly; for positive normal num
 
 from __future__ import annotations
 
-from jit_kernels.dsl.intrinsics import float_absolute, round_to_int, sqrt
-from jit_kernels.dsl.values import Value, constant, fma, maximum, minimum, select
+from jit_kernels.dsl.intrinsics import float_absolute, fma, round_to_int, sqrt
+from jit_kernels.dsl.values import Value, constant, maximum, minimum, select
 from jit_kernels.types import F32, I32, U16, U32
 
 __all__ = [

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from llvmlite import ir
 
+from jit_kernels.dsl.intrinsics import masked_load, masked_store, prefetch
 from jit_kernels.dsl.trace import PTR, current, llvm_type
 from jit_kernels.dsl.values import (
     VECTOR_LANES,
@@ -87,7 +88,8 @@ class Array(Generic[D]):
     def __getitem__(self, position: Index) -> Value[D]:
         if isinstance(position, VectorIndex):
             if position.mask is not None:
-                return self._masked_load(position)
+                where = self._at(position.base)
+                return masked_load(where, self.dtype, position.mask, self._align)
             return self.vector(position.base)
         loaded = current().load(self._at(position), llvm_type(self.dtype), self._align)
         return Value(loaded, self.dtype)
@@ -98,7 +100,8 @@ class Array(Generic[D]):
             value = constant(value, self.dtype, VECTOR_LANES if masked else 1)
         if isinstance(position, VectorIndex):
             if position.mask is not None:
-                self._masked_store(position, broadcast(value))
+                where = self._at(position.base)
+                masked_store(broadcast(value), where, position.mask, self._align)
                 return
             value, position = broadcast(value), position.base
         current().store(value.ir, self._at(position), self._align)
@@ -114,37 +117,7 @@ class Array(Generic[D]):
 
     def prefetch(self, bytes_ahead: Value[I64] | int, locality: int = 3) -> None:
         """Ask for the cache line `bytes_ahead` of the start; never faults."""
-        where = self.view(U8)._at(bytes_ahead)
-        i32 = ir.IntType(32)
-        arguments = [where, *(ir.Constant(i32, k) for k in (0, locality, 1))]
-        current().call("llvm.prefetch.p0", ir.VoidType(), arguments)
-
-    def _masked_load(self, position: VectorIndex) -> Value[D]:
-        vector = llvm_type(self.dtype, VECTOR_LANES)
-        assert position.mask is not None
-        arguments = [
-            self._at(position.base),
-            ir.Constant(ir.IntType(32), self._align),
-            position.mask.ir,
-            ir.Constant(vector, None),
-        ]
-        name = f"llvm.masked.load.v{VECTOR_LANES}{_mangled(self.dtype)}.p0"
-        return Value(current().call(name, vector, arguments), self.dtype, VECTOR_LANES)
-
-    def _masked_store(self, position: VectorIndex, value: Value[D]) -> None:
-        assert position.mask is not None
-        arguments = [
-            value.ir,
-            self._at(position.base),
-            ir.Constant(ir.IntType(32), self._align),
-            position.mask.ir,
-        ]
-        name = f"llvm.masked.store.v{VECTOR_LANES}{_mangled(self.dtype)}.p0"
-        current().call(name, ir.VoidType(), arguments)
-
-
-def _mangled(dtype: type[DType]) -> str:
-    return f"f{dtype.bits}" if dtype.kind == "float" else f"i{dtype.bits}"
+        prefetch(self.view(U8)._at(bytes_ahead), locality)
 
 
 def tail_mask(count: Value[I64]) -> Value[BOOL]:

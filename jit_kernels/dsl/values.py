@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from jit_kernels.dsl.trace import current, llvm_type
 from jit_kernels.errors import TraceError
-from jit_kernels.types import BOOL, F32, I32, I64, DType
+from jit_kernels.types import BOOL, I32, I64, DType
 
 __all__ = [
     "VECTOR_LANES",
@@ -22,7 +22,6 @@ __all__ = [
     "Variable",
     "broadcast",
     "constant",
-    "fma",
     "index",
     "lane_indices",
     "maximum",
@@ -292,15 +291,6 @@ def minimum(left: Value[D], right: Value[D] | Scalar) -> Value[D]:
 def maximum(left: Value[D], right: Value[D] | Scalar) -> Value[D]:
     """Lane-wise maximum; where a lane is NaN, `right`'s."""
     return select(left > right, left, right)
-
-
-def fma(a: Value[F32], b: Value[F32], c: Value[F32]) -> Value[F32]:
-    """a * b + c, rounded once."""
-    lanes = max(a.lanes, b.lanes, c.lanes)
-    a, b, c = (broadcast(x, lanes) for x in (a, b, c))
-    suffix = "f32" if lanes == 1 else f"v{lanes}f32"
-    result = current().call(f"llvm.fma.{suffix}", a.ir.type, [a.ir, b.ir, c.ir])
-    return Value(result, F32, lanes)
 
 
 def index(number: Value[I64] | int) -> Value[I64]:
