@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory", "instantiate"]
 
-_BARRIERS = {"always": Barrier.ALWAYS, "shared": Barrier.SHARED, "never": Barrier.NEVER}
+_BARRIERS = {"always": Barrier.ALWAYS, "shared": Barrier.SHARED}
 _NOTHING = np.zeros(64, np.uint8)
 
 

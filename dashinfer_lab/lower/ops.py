@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from dashinfer_lab.quantize import whole_panels
 
-__all__ = ["Op", "OpKind", "Pass", "Weight", "consumers", "num_experts", "replaced"]
+__all__ = ["Op", "OpKind", "Pass", "Weight", "consumers", "maker", "num_experts", "replaced"]
 
 OpKind = Literal[
     "embedding",
@@ -76,6 +76,11 @@ Pass = Callable[[Sequence[Op]], list[Op]]
 def consumers(ops: Sequence[Op], value: str) -> list[Op]:
     """The operations that read `value`."""
     return [op for op in ops if value in op.inputs]
+
+
+def maker(ops: Sequence[Op], value: str) -> Op | None:
+    """The operation that makes `value`; None for an input of the graph."""
+    return next((op for op in ops if value in op.outputs), None)
 
 
 def num_experts(op: Op) -> int:

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 RowsOf = Literal["num_tokens", "num_logit_rows"]
-BarrierKind = Literal["always", "shared", "never"]
+BarrierKind = Literal["always", "shared"]
 Constant = int | str | bool
 
 
@@ -121,7 +121,7 @@ Operand = (
 
 @dataclass(frozen=True, slots=True)
 class PlannedOp:
-    """One kernel call. `residual_alias`: the buffer whose memory `writes` takes over in place."""
+    """One kernel call. `alias`: the buffer whose memory what it writes takes over in place."""
 
     kernel: str
     constants: Mapping[str, Constant]

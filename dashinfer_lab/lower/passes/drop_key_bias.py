@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dashinfer_lab.errors import UnsupportedModelError
-from dashinfer_lab.lower.ops import Op
+from dashinfer_lab.lower.ops import Op, maker
 
 __all__ = ["drop_key_bias"]
 
@@ -24,11 +24,11 @@ def drop_key_bias(ops: Sequence[Op]) -> list[Op]:
     for append in ops:
         if append.kind != "rope_append" or "cos" not in append.attributes:
             continue
-        maker = next((op for op in result if append.inputs[1] in op.outputs), None)
-        if maker is None or maker.kind != "linear" or "q_weight" in append.attributes:
+        linear = maker(result, append.inputs[1])
+        if linear is None or linear.kind != "linear" or "q_weight" in append.attributes:
             continue
-        place = maker.outputs.index(append.inputs[1])
-        bias = maker["biases"][place]
+        place = linear.outputs.index(append.inputs[1])
+        bias = linear["biases"][place]
         if bias is None:
             continue
         if append.attributes.get("staged"):
@@ -36,11 +36,11 @@ def drop_key_bias(ops: Sequence[Op]) -> list[Op]:
                 f"{append.name}: biased keys turn by a base that follows the prompt, which "
                 "int8 cannot keep apart: give kv_cache_dtype='bf16'"
             )
-        kept = tuple(None if i == place else b for i, b in enumerate(maker["biases"]))
+        kept = tuple(None if i == place else b for i, b in enumerate(linear["biases"]))
         reader = next(op for op in result if op.inputs[:1] == append.outputs[:1])
         tables = {name: append[name] for name in ("cos", "sin")}
         for old, new in (
-            (maker, maker.with_attributes(biases=kept)),
+            (linear, linear.with_attributes(biases=kept)),
             (reader, reader.with_attributes(key_bias=bias, **tables)),
         ):
             result[next(i for i, op in enumerate(result) if op is old)] = new

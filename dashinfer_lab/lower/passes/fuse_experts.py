@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashinfer_lab.lower.ops import Op, consumers, replaced
+from dashinfer_lab.lower.ops import Op, consumers, maker, replaced
 
 __all__ = ["fuse_experts"]
 
@@ -17,12 +17,12 @@ def fuse_experts(ops: Sequence[Op]) -> list[Op]:
     result = list(ops)
     for add in [op for op in ops if op.kind == "add"]:
         for summed, other in (add.inputs, add.inputs[::-1]):
-            experts = next((op for op in result if summed in op.outputs), None)
+            experts = maker(result, summed)
             if experts is None or experts.kind != "experts" or experts["residual"]:
                 continue
             if len(consumers(result, summed)) > 1:
                 continue
-            gated = next((op for op in result if other in op.outputs), None)
+            gated = maker(result, other)
             if gated is not None and gated.kind == "gated" and not experts["shared"]:
                 fused = _joined(experts, add, gated.inputs, "shared")
                 result = replaced(result, [experts, gated, add], fused)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashinfer_lab.lower.ops import Op, consumers, replaced
+from dashinfer_lab.lower.ops import Op, consumers, maker, replaced
 
 __all__ = ["fuse_post_norm"]
 
@@ -14,7 +14,7 @@ def fuse_post_norm(ops: Sequence[Op]) -> list[Op]:
     result = list(ops)
     for add in [op for op in ops if op.kind == "add"]:
         for normed, residual in (add.inputs, add.inputs[::-1]):
-            norm = next((op for op in result if normed in op.outputs), None)
+            norm = maker(result, normed)
             if norm is None or norm.kind != "rmsnorm" or len(consumers(result, normed)) > 1:
                 continue
             inputs = (norm.inputs[0], residual)

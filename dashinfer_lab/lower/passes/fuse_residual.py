@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashinfer_lab.lower.ops import Op, consumers, replaced
+from dashinfer_lab.lower.ops import Op, consumers, maker, replaced
 
 __all__ = ["fuse_residual"]
 
@@ -14,7 +14,7 @@ def fuse_residual(ops: Sequence[Op]) -> list[Op]:
     result = list(ops)
     for add in [op for op in ops if op.kind == "add"]:
         for product, residual in (add.inputs, add.inputs[::-1]):
-            linear = next((op for op in result if product in op.outputs), None)
+            linear = maker(result, product)
             if linear is None or linear.kind != "linear" or linear["residual"]:
                 continue
             if len(consumers(result, product)) > 1:

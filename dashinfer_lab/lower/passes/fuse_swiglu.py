@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashinfer_lab.lower.ops import Op, OpKind, consumers, replaced
+from dashinfer_lab.lower.ops import Op, OpKind, consumers, maker, replaced
 
 __all__ = ["fuse_swiglu"]
 
@@ -16,7 +16,7 @@ def fuse_swiglu(ops: Sequence[Op]) -> list[Op]:
     result = list(ops)
     for product in [op for op in ops if op.kind == "multiply"]:
         for activated, up in (product.inputs, product.inputs[::-1]):
-            gate = next((op for op in result if activated in op.outputs), None)
+            gate = maker(result, activated)
             if gate is None or gate.kind not in _GATED or len(consumers(result, activated)) > 1:
                 continue
             inputs = (gate.inputs[0], up)
