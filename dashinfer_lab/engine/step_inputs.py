@@ -16,12 +16,12 @@ from dashinfer_lab.config import ntk_stage
 from dashinfer_lab.engine.batch import Chunk
 from dashinfer_lab.engine.draws import DrawArrays
 from jit_kernels.kernels.advance import STOP_IDS
+from jit_kernels.kernels.attention_items import ITEM_WORDS
+from jit_kernels.kernels.attention_merge import SPLIT_WORDS
 from jit_kernels.runtime.buffers import aligned
 
 __all__ = ["MAX_WALKS", "AttentionShape", "RotationTables", "StepInputs"]
 
-_ITEM_WORDS = 8
-_SPLIT_WORDS = 4
 _MAX_PARTIALS = 1024
 _WHOLE = -1
 MAX_WALKS = 16
@@ -79,9 +79,9 @@ class StepInputs:
         self.slots = aligned(max_tokens, np.int64)
         self.logit_rows = aligned(max_logit_rows, np.int32)
         self.num_items = aligned(1, np.int64)
-        self.items = aligned((max_tokens + _MAX_PARTIALS, _ITEM_WORDS), np.int64)
+        self.items = aligned((max_tokens + _MAX_PARTIALS, ITEM_WORDS), np.int64)
         self.num_splits = aligned(1, np.int64)
-        self.splits = aligned((max_tokens, _SPLIT_WORDS), np.int64)
+        self.splits = aligned((max_tokens, SPLIT_WORDS), np.int64)
         self.partials = aligned((_MAX_PARTIALS, attention.partial_floats), np.float32)
         self.page_tables = aligned(max_tokens * max_pages, np.int32)
         self.walks = aligned(2, np.int64)
