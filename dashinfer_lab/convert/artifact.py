@@ -30,10 +30,9 @@ __all__ = [
     "is_artifact",
 ]
 
-FORMAT_VERSION: Final = (
-    1,
-    3,
-)  # 1.1: scaled rotary; 1.2: weights of 4 bits; 1.3: windows, ALiBi, experts ...
+FORMAT_VERSION: Final = (1, 3)
+"""1.1: scaled rotary.  1.2: weights of 4 bits.  1.3: windows, soft caps, ALiBi, LogN, experts."""
+
 GRAPH_FILE = "model.dimodel"
 WEIGHTS_FILE = "model.ditensors"
 

@@ -93,7 +93,7 @@ def _pieces(weight: WeightDeclaration, present: set[str]) -> Iterator[Piece]:
 
 def _spelling(name: str, present: set[str]) -> str | None:
     """Return how the checkpoint spells a declared name."""
-    renamed = [name.replace(theirs, ours) for theirs, ours in _RENAMED]
+    renamed = [name.replace(declared, spelt) for declared, spelt in _RENAMED]
     candidates = [spelling for n in (name, *renamed) for spelling in (n, n.removeprefix(_PREFIX))]
     return next((spelling for spelling in candidates if spelling in present), None)
 

@@ -37,8 +37,8 @@ __all__ = [
 
 # Codes of one byte, and a scale and a minimum of two bytes for 64 or 32 of them.
 _BYTES: Final = {"fp32": 4.0, "a16w8": 1 + 4 / 64, "a16w8:32": 1 + 4 / 32}
+_COARSE: Final = {"a8w8": 7, "a8w4": 8}  # bits of activations
 # GGUF's formats of which 32 weights share a scale: finer groups could keep no more of them.
-_COARSE = {"a8w8": 7, "a8w4": 8}  # bits of activations
 _BLOCKS_OF_32: Final = (
     "Q8_0", "Q8_1", "Q5_0", "Q5_1", "Q4_0", "Q4_1", "IQ4_NL", "MXFP4", "Q4_K", "Q5_K",
 )  # fmt: skip

@@ -36,7 +36,6 @@ __all__ = ["Profiler", "memory_map", "profiled_ops"]
 _LATEST_STEPS: Final = 4096
 _ROOF_SECONDS: Final = 0.6
 _LAYER = re.compile(r"\.(\d+)\.")
-_PADDING: Final = "__pad."
 
 
 class Profiler:
@@ -135,7 +134,6 @@ def memory_map(runner: CompiledRunner, artifact: Artifact) -> MemoryMap:
         weights=tuple(
             WeightTensor(name, _layer(name), tensor.num_bytes)
             for name, tensor in artifact.tensors.items()
-            if not name.startswith(_PADDING)
         ),
         num_pages=runner.num_pages,
         page_bytes=page_bytes(plan),
