@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 from dashinfer_lab.config import Language, default_language, notebook_proxy, silence_gradio
 from dashinfer_lab.demo.choices import offered_models
 from dashinfer_lab.demo.context import DemoContext
+from dashinfer_lab.demo.freed import give_back
 from dashinfer_lab.demo.shelf import Choice, Load, ModelShelf
 from dashinfer_lab.demo.texts import Texts
 from dashinfer_lab.errors import ConfigError
 
 if TYPE_CHECKING:
+    import uvicorn
+
     from dashinfer_lab.llm import LLM
     from dashinfer_lab.progress import LoadProgress
 
@@ -99,7 +102,7 @@ class Demo:
         self.proxy_url: Final = root_path
         # Streams stay open for as long as a tab does: they are not waited for.
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
-        self._server: Final = uvicorn.Server(config)
+        self._server: uvicorn.Server | None = uvicorn.Server(config)
         self._thread: Final = threading.Thread(
             target=self._server.run, args=([listener],), name="dashinfer-lab-demo", daemon=True
         )
@@ -112,12 +115,17 @@ class Demo:
 
     def close(self) -> None:
         """End the page, what it is answering, and its models. Closing twice is harmless."""
-        self._server.should_exit = True
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.should_exit = True
         self._shelf.close()
         self._thread.join(_SECONDS_TO_END)
         self._listener.close()
         if self in _served:
             _served.remove(self)
+        del server  # it holds the page
+        give_back()
 
     def __enter__(self) -> Demo:
         return self

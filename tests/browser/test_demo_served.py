@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -136,6 +138,21 @@ def test_serving_again_ends_the_former_page_and_frees_its_model(pages: Pages) ->
     assert second.port == first.port
     assert [llm.engine.alive for llm in pages.models] == [False, True]
     assert "closed" in repr(first)
+
+
+def test_pages_that_ended_leave_nothing_of_themselves_in_memory(pages: Pages) -> None:
+    gradio = pytest.importorskip("gradio")
+
+    def alive() -> int:
+        return sum(type(each) is gradio.Blocks for each in gc.get_objects())
+
+    before = alive()
+    demos = [pages.serve() for _ in range(3)]
+    urlopen(demos[-1].url).close()
+    served = alive()
+    demos[-1].close()
+
+    assert (served - before, alive() - before) == (1, 0)
 
 
 def test_a_taken_port_is_named(pages: Pages) -> None:

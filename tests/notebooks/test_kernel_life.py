@@ -173,8 +173,8 @@ def test_running_the_demo_cell_again_serves_in_place_of_the_former(
         assert kernel.value("urlopen(demo.url).status") == "200"
 
     assert kernel.value("len(alive())") == "1"
-    # Gradio keeps some of each page's objects; two models more would be twice their weights.
-    assert process.memory_info().rss - memory_before < weight_bytes
+    # Two models more would be twice their weights; a page is 5 MB, and none of the former stays.
+    assert process.memory_info().rss - memory_before < weight_bytes / 4
     assert kernel.value("ours()") == threads_before
 
 
