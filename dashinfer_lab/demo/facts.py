@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from dashinfer_lab.demo.texts import Texts
+from dashinfer_lab.free_memory import available_bytes
 
 if TYPE_CHECKING:
     from dashinfer_lab.llm import LLM
@@ -58,7 +59,7 @@ def _memory(say: Texts) -> str:
     import psutil
 
     used = psutil.Process().memory_info().rss / 1e6
-    free = psutil.virtual_memory().available / 1e9
+    free = available_bytes() / 1e9
     return say("panel.memory_used", used=used, free=free)
 
 

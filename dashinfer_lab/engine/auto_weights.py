@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from dashinfer_lab.config import Language, cache_root
 from dashinfer_lab.engine.weights_words import say
+from dashinfer_lab.free_memory import available_bytes
 from dashinfer_lab.quantize import Scheme
 from jit_kernels.isa import detect
 from jit_kernels.runtime.topology import thread_plan
@@ -107,7 +108,7 @@ def auto_scheme(source: Path, threads: int | None = None) -> str:
     """
     files = source.iterdir() if source.is_dir() else [source]
     file_bytes = sum(path.stat().st_size for path in files if path.suffix in _WEIGHT_FILES)
-    available = _available_bytes()
+    available = available_bytes()
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
     fewest_parameters = file_bytes // _MOST_BYTES_PER_PARAMETER
     is_gguf = source.suffix == ".gguf"
@@ -127,7 +128,7 @@ def choice_for(
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
     return choose_weights(
         count,
-        _available_bytes(),
+        available_bytes(),
         bandwidth,
         stored_as=list(checkpoint.stored_bytes()),
         language=language,
@@ -163,7 +164,7 @@ def explain(
     bandwidth = kept_bandwidth(isa, threads)
     choice = choose_weights(
         count,
-        _available_bytes(),
+        available_bytes(),
         bandwidth,
         stored_as=artifact.metadata.get("stored_as", "").split(),
         language=language,
@@ -171,12 +172,6 @@ def explain(
     if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
         return choice.reason
     return say("otherwise", language, scheme=scheme, reason=choice.reason)
-
-
-def _available_bytes() -> int:
-    import psutil
-
-    return psutil.virtual_memory().available
 
 
 def _roof_file() -> Path:

@@ -13,6 +13,7 @@ from dashinfer_lab.config import cache_root
 from dashinfer_lab.engine.auto_kv import KvChoice, choose_kv_format, require_kv_dtype
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
 from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.free_memory import available_bytes
 from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan
 from jit_kernels.compiler.jit import compiler_for
 from jit_kernels.isa import detect
@@ -128,9 +129,7 @@ def _kv_choice(artifact: Artifact, context_length: int, options: LoadOptions) ->
 
 
 def _affordable_bytes() -> int:
-    import psutil
-
-    return int(psutil.virtual_memory().available * _CACHE_SHARE_OF_MEMORY)
+    return int(available_bytes() * _CACHE_SHARE_OF_MEMORY)
 
 
 def _warn_of_coarse_activations(plan: ProgramPlan) -> None:

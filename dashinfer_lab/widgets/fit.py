@@ -9,12 +9,12 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from dashinfer_lab.widgets.free_memory import available_bytes
+from dashinfer_lab.free_memory import available_bytes
 
 if TYPE_CHECKING:
     from dashinfer_lab.config import ModelConfig
 
-__all__ = ["Fit", "Verdict", "fit_of", "path_here"]
+__all__ = ["Fit", "Verdict", "fit_of"]
 
 Verdict = Literal["fits", "tight", "too_large"]
 _SCALE_BYTES: Final = 2  # of a scale or a minimum; float32 where float16 is too coarse
@@ -47,22 +47,6 @@ class Fit:
             return "too_large"
         whole = self.weight_bytes + self.kv_bytes + _SPARE_BYTES
         return "fits" if whole <= self.available_bytes else "tight"
-
-
-def path_here(model: str | Path) -> Path | None:
-    """Return the files of `model` where they are on this machine; never fetches."""
-    from dashinfer_lab.config import cache_root, embedded_override, expanded
-    from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
-    from dashinfer_lab.hub.locate import cached_snapshots
-
-    path = expanded(model)
-    if path.exists():
-        return path
-    embedded = EMBEDDED_MODELS.get(str(model))
-    if embedded is not None:
-        kept = embedded_override() or cache_root() / "models" / embedded.name / embedded.file_name
-        return kept if kept.is_file() else None
-    return dict(cached_snapshots()).get(str(model))
 
 
 def fit_of(

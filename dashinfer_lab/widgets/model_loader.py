@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.config import Language
-from dashinfer_lab.errors import ConfigError, DashInferLabError
+from dashinfer_lab.errors import DashInferLabError
 from dashinfer_lab.widgets.aside import begin_aside
 from dashinfer_lab.widgets.controls import button, observed, row
-from dashinfer_lab.widgets.fit import Fit, fit_of, path_here
+from dashinfer_lab.widgets.fit import Fit, fit_of
 from dashinfer_lab.widgets.fit_html import fit_html, reporting
 from dashinfer_lab.widgets.format_controls import format_controls
 from dashinfer_lab.widgets.loaded import load_in_place_of
+from dashinfer_lab.widgets.loading_state import LoadingState
+from dashinfer_lab.widgets.path_here import path_here
 from dashinfer_lab.widgets.pulse import Pulse
 from dashinfer_lab.widgets.theme import note
 from dashinfer_lab.widgets.view import View
@@ -44,9 +45,8 @@ class ModelLoader(View):
         self.model, self.weights, self.kv_cache_dtype = str(model), weights, kv_cache_dtype
         self.llm: LLM | None = None
         self._options: Final = options
-        self._loading: Final = threading.Lock()
-        self._said = self._progress = ""
         self._pulse: Final = Pulse(self._draw)
+        self._loading: Final = LoadingState(lambda: self.live and self._pulse.beat())
 
     def fit(self) -> Fit | None:
         """What the model needs and what is free; None for one that is not on this machine."""
@@ -61,7 +61,8 @@ class ModelLoader(View):
         given = (model, weights, kv_cache_dtype)
         chosen = [new or old for new, old in zip(given, former, strict=True)]
         if tuple(chosen) != former:
-            (self.model, self.weights, self.kv_cache_dtype), self._said = chosen, ""
+            self.model, self.weights, self.kv_cache_dtype = chosen
+            self._loading.said = ""
             self.redraw()
         return self
 
@@ -69,31 +70,23 @@ class ModelLoader(View):
         """Fetch, convert and load; an interrupt leaves nothing half-made. Raises LLM's errors."""
         from dashinfer_lab.llm import LLM
 
-        if not self._loading.acquire(blocking=False):
-            raise ConfigError(f"{self.model} is being loaded: wait for it")
-        try:
-            self._say("", self.say("loader.loading", model=self.model))
+        tell = self._loading.say
+        with self._loading.only(self.model):
+            tell("", self.say("loader.loading", model=self.model))
             self.llm = None
-            told = reporting(lambda drawn: self._say("", drawn), self.lang) if self.live else True
+            told = reporting(lambda drawn: tell("", drawn), self.lang) if self.live else True
             formats = {"weights": self.weights, "kv_cache_dtype": self.kv_cache_dtype}
             given: dict[str, Any] = {"progress": told, **formats, **self._options}
-            self.llm = load_in_place_of(self.model, lambda: LLM(self.model, **given))
-            self._say(note(self.say("loader.loaded", llm=repr(self.llm)), "good"))
+            try:
+                self.llm = load_in_place_of(self.model, lambda: LLM(self.model, **given))
+            except BaseException as error:
+                tell(self.failure("loader.failed", error))
+                raise
+            tell(note(self.say("loader.loaded", llm=repr(self.llm)), "good"))
             return self.llm
-        except BaseException as error:
-            self._say(self.failure("loader.failed", error))
-            raise
-        finally:
-            self._loading.release()
-            self._say(self._said)  # the button is free again
 
     def __repr__(self) -> str:
         return f"<ModelLoader {self.model}, {self.weights}: {self.llm or 'not loaded'}>"
-
-    def _say(self, said: str, progress: str = "") -> None:
-        self._said, self._progress = said, progress
-        if self.live:
-            self._pulse.beat()
 
     def _controls(self) -> list[Any]:
         from ipywidgets import Text
@@ -104,22 +97,22 @@ class ModelLoader(View):
         self.bound.update(formats)
         self._button = button(
             self.say("loader.load"),
-            lambda: self._loading.locked() or begin_aside(self.load),
+            lambda: self._loading.is_busy or begin_aside(self.load),
             primary=True,
         )
         return [row(model, *formats.values(), self._button), self.picture]
 
     def _draw(self) -> None:
-        self._button.disabled = self._loading.locked()
+        self._button.disabled = self._loading.is_busy
         self.redraw()
 
     def _end(self) -> None:
         self._pulse.close()
 
     def _body(self) -> str:
-        if self._progress and not self._said:
-            return self._progress
+        if self._loading.progress:
+            return self._loading.progress
         try:
-            return fit_html(self.fit(), self.model, self.lang) + self._said
+            return fit_html(self.fit(), self.model, self.lang) + self._loading.said
         except DashInferLabError as error:
-            return note(str(error), "bad") + self._said
+            return note(str(error), "bad") + self._loading.said

@@ -7,22 +7,14 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.errors import ConfigError
-from dashinfer_lab.quantize import QuantizedRows, dequantize
-from jit_kernels.panels import (
-    PANEL_WIDTH,
-    from_bf16,
-    unpack_bf16,
-    unpack_f32,
-    unpack_groups,
-    unpack_u4,
-    unpack_u8,
-)
+from dashinfer_lab.widgets.panel_rows import panel_rows
+from jit_kernels.panels import PANEL_WIDTH
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact
@@ -94,27 +86,9 @@ def _of_artifact(artifact: Artifact) -> Iterator[MatrixSample]:
         found = _LAYER.search(weight.name)
         if found is not None and len(weight.shape) == 2:
             n, k = weight.shape
-            runs = [_panel(artifact, weight.name, p, k) for p in _starts(-(-n // PANEL_WIDTH), 1)]
+            panels = _starts(-(-n // PANEL_WIDTH), 1)
+            runs = [panel_rows(artifact, weight.name, panel, k) for panel in panels]
             yield MatrixSample(weight.name, int(found[1]), found[2], np.concatenate(runs)[:n])
-
-
-def _panel(artifact: Artifact, name: str, position: int, k: int) -> NDArray[np.float32]:
-    """The 16 rows of one panel, as the kernels see them."""
-    only = slice(position, position + 1)
-    panel: Any = artifact.tensor(name)[only]
-    if artifact.tensors[name].dtype == "F32":
-        return unpack_f32(panel, PANEL_WIDTH)
-    if artifact.tensors[name].dtype == "BF16":
-        return from_bf16(unpack_bf16(panel, PANEL_WIDTH, k))
-    scale, minimum = (
-        unpack_groups(artifact.tensor(f"{name}.{part}")[only], PANEL_WIDTH)
-        for part in ("scale", "minimum")
-    )
-    four_bits = artifact.metadata["scheme"].startswith(("a16w4", "a8w4"))
-    codes = (unpack_u4 if four_bits else unpack_u8)(panel, PANEL_WIDTH, k)
-    group = artifact.metadata["group_size"]
-    size: Any = int(group) if group.isdigit() else "row"
-    return dequantize(QuantizedRows(codes, scale, minimum), size)
 
 
 def _starts(count: int, length: int) -> list[int]:

@@ -6,6 +6,7 @@ from tests.architecture.source_tree import PACKAGES, Source, functions, sources
 
 FILE_LINES = 400
 FUNCTION_LINES = 60
+WIDGET_LINES = 120
 COLUMNS = 100
 
 
@@ -23,6 +24,13 @@ def test_a_file_stays_within_its_lines() -> None:
     }
 
     assert too_long == {}
+
+
+def test_a_view_of_a_notebook_stays_within_its_lines() -> None:
+    views = [s for s in sources("dashinfer_lab") if s.name.startswith("dashinfer_lab/widgets/")]
+
+    assert len(views) > 10
+    assert {s.name: s.num_lines for s in views if s.num_lines > WIDGET_LINES} == {}
 
 
 def test_a_function_stays_within_its_lines() -> None:

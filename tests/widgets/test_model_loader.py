@@ -199,3 +199,7 @@ def test_progress_is_drawn_where_there_is_a_widget(
 
 def test_without_a_bandwidth_no_speed_is_foretold() -> None:
     assert "tokens/s" not in fit_html(_fit(1 << 20, 1 << 20, 1 << 40), "model", "en")
+
+
+def test_a_name_too_long_for_a_file_is_one_of_a_model_that_is_not_here() -> None:
+    assert ModelLoader("x" * 5000, lang="en").fit() is None
