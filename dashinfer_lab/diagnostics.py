@@ -15,7 +15,7 @@ from jit_kernels.runtime.topology import read_text, thread_plan
 
 __all__ = ["diagnose"]
 
-_PACKAGES = ("numpy", "llvmlite", "onnx", "onnx_ir", "safetensors", "gguf", "tokenizers")
+_PACKAGES = ("numpy", "llvmlite", "onnx", "onnx_ir", "gguf", "tokenizers")
 _MEMORY_LIMITS = (
     "/sys/fs/cgroup/memory.max",
     "/sys/fs/cgroup/memory/memory.limit_in_bytes",
