@@ -10,8 +10,9 @@ from importlib import metadata
 
 from dashinfer_lab import __version__
 from dashinfer_lab.config import cache_root, embedded_override
+from jit_kernels.autotune import ChoiceStore
 from jit_kernels.isa import detect, host_features
-from jit_kernels.runtime.topology import read_text, thread_plan
+from jit_kernels.runtime.topology import processor_name, read_text, thread_plan
 
 __all__ = ["diagnose"]
 
@@ -32,6 +33,7 @@ def diagnose() -> dict[str, Mapping[str, object]]:
         "threads": _threads(),
         "memory": _memory(),
         "weights": _weights(),
+        "schedules": {"stored": len(ChoiceStore(cache_root() / "schedules"))},
         "versions": _versions(),
         "paths": _paths(),
     }
@@ -41,20 +43,12 @@ def _cpu() -> dict[str, object]:
     isa = detect()
     return {
         "isa": isa.name,
-        "model": _model_name(),
+        "model": processor_name(),
         "llvm_cpu": isa.cpu,
         "vector_bits": 8 * isa.vector_bytes,
         "dot": isa.dot,
         "features": sorted(name for name, on in host_features().items() if on),
     }
-
-
-def _model_name() -> str:
-    for line in (read_text("/proc/cpuinfo") or "").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.machine()
 
 
 def _threads() -> dict[str, object]:

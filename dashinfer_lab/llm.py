@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from dashinfer_lab.beam_search import BeamSearchOutput, BeamSearchParams, search
 from dashinfer_lab.config import ModelConfig, profile_from_start
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from dashinfer_lab.convert import Artifact
     from dashinfer_lab.tokenizer import Tokenizer
+    from jit_kernels.autotune import Choice as ScheduleChoice
     from jit_kernels.bench import Roof
 
 __all__ = ["LLM", "MemoryReport", "Message", "Prompt"]
@@ -66,6 +67,9 @@ class LLM:
     see `LoadOptions`.  engine: see `EngineOptions`.
     progress: True shows a bar while the model is fetched or converted, where a person watches.
     chat_template: in place of the model's own, as text or the path of a file.
+    autotune: True measures the schedules of the linear layers where none are stored for these
+    shapes and this machine: some 20 s, once. Every later load uses them, whatever it is given here;
+    results never depend on them. "again" measures in any case.
     always_profile: time every step, for `get_op_profiling_info`; None asks AS_PROFILE.
     vllm_options: vLLM's names, such as max_model_len; ConfigError where one cannot hold on a CPU.
     """
@@ -84,6 +88,7 @@ class LLM:
         engine: EngineOptions | None = None,
         progress: LoadProgress | bool = True,
         chat_template: str | Path | None = None,
+        autotune: bool | Literal["again"] = False,
         always_profile: bool | None = None,
         chaos_seed: int | None = None,
         **vllm_options: Any,
@@ -93,8 +98,9 @@ class LLM:
             vllm_options
         )
         options = LoadOptions(
-            threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed, kv_cache_dtype
-        )
+            threads, context_length, max_batch_tokens, kv_cache_bytes, chaos_seed, kv_cache_dtype,
+            autotune,
+        )  # fmt: skip
         always_profile = profile_from_start() if always_profile is None else always_profile
         self._weights = weights
         with progress_from(progress) as told:
@@ -105,6 +111,7 @@ class LLM:
         self._runner = loaded.runner
         self._thread_plan = loaded.threads
         self._kv_choice = loaded.kv_choice
+        self._schedules = loaded.schedules
         self._profiler = Profiler(
             loaded.runner, self.artifact, loaded.threads.threads, always=always_profile
         )
@@ -149,6 +156,11 @@ class LLM:
     def kv_choice(self) -> KvChoice:
         """The format of keys and values, and why: `kv_choice.reason()`."""
         return self._kv_choice
+
+    @property
+    def schedules(self) -> ScheduleChoice | None:
+        """How linear layers walk their weights, as measured; None where nothing was."""
+        return self._schedules
 
     @property
     def default_sampling_params(self) -> SamplingParams:

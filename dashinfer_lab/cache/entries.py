@@ -24,6 +24,7 @@ KINDS: Final = {
     "conversions": "converted models",
     "objects": "compiled kernels",
     "lowered": "lowered programs",
+    "schedules": "measured schedules",
 }
 """Directories of the cache, and what each holds."""
 

@@ -30,6 +30,7 @@ _YOUNG_WHILE_MADE: Final = (
     "models/*/snapshots/.replaced-*",
     "objects/*/.*.part",
     "lowered/*.part",
+    "schedules/.*.part",
     "conversions/*/.*.incomplete",
     "conversions/*/lowered/*.part",
 )

@@ -32,6 +32,7 @@ from dashinfer_lab.cli.quickstart import quickstart
 from dashinfer_lab.cli.run import run
 from dashinfer_lab.cli.show import show
 from dashinfer_lab.cli.stored import cache, list_models, rm
+from dashinfer_lab.cli.tune import tune
 from dashinfer_lab.config import default_language
 from dashinfer_lab.errors import ConfigError, DashInferLabError
 from jit_kernels.errors import JitKernelsError
@@ -61,7 +62,7 @@ def build() -> typer.Typer:
     )
     for command in (info, quickstart, pull, convert, run, chat, bench, profile, show):
         app.command()(command)
-    for command in (demo, models, rm, cache):
+    for command in (tune, demo, models, rm, cache):
         app.command()(command)
     app.command("list")(list_models)
 

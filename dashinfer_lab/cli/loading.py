@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dashinfer_lab.cli.messages import language, text
 from dashinfer_lab.cli.output import remark
@@ -24,6 +24,7 @@ def load(
     *,
     chat_template: Path | None = None,
     as_json: bool,
+    autotune: bool | Literal["again"] = False,
 ) -> LLM:
     """Load MODEL; where "auto" chose, say on stderr what and why, unless `as_json` will."""
     from dashinfer_lab import LLM
@@ -36,6 +37,7 @@ def load(
             kv_cache_dtype=kv_cache_dtype,
             progress=progress,
             chat_template=chat_template,
+            autotune=autotune,
         )
     if weights == "auto" and not as_json:
         remark(text("load.weights", reason=_reason(llm)))

@@ -144,6 +144,24 @@ _BENCH = {
     "bench.isa": Sentence("{isa}, {threads} threads", "{isa}，{threads} 个线程"),
 }
 
+_TUNE = {
+    "tune.measuring": Sentence(
+        "loading, then measuring for some 20 s; nothing else should run meanwhile ...",
+        "加载后测量约 20 秒，期间请勿运行其他程序 ...",
+    ),
+    "tune.busy": Sentence(
+        "other programs kept the processors busy: nothing was kept, try again when they are done",
+        "处理器被其他程序占用：未保存任何结果，请稍后重试",
+    ),
+    "tune.row_tile": Sentence("rows of a strip", "条带行数"),
+    "tune.default": Sentence("the default, nothing beat it", "默认值，没有更快的"),
+    "tune.gain": Sentence("{percent:+.0f} %", "{percent:+.0f} %"),
+    "tune.kept": Sentence(
+        "kept: every later load on this machine uses it; answers do not change",
+        "已保存：此后在本机加载时都会采用，回答不变",
+    ),
+}
+
 _STORED = {
     "list.model": Sentence("MODEL", "模型"),
     "list.scheme": Sentence("SCHEME", "量化方案"),
@@ -162,6 +180,7 @@ _STORED = {
     "cache.conversions": Sentence("converted models", "转换后的模型"),
     "cache.objects": Sentence("compiled kernels", "编译后的内核"),
     "cache.lowered": Sentence("lowered programs", "编排好的程序"),
+    "cache.schedules": Sentence("measured schedules", "测得的调度"),
     "cache.where": Sentence(
         "{path}, {free:.1f} GB free on its disk (DASHINFER_LAB_CACHE chooses another)",
         "{path}，所在磁盘剩余 {free:.1f} GB（可用 DASHINFER_LAB_CACHE 另选位置）",
@@ -230,6 +249,7 @@ _INFO_ZH = {
     "memory.cgroup_limit_mb": "内存.cgroup 上限 MB",
     "weights.auto": "权重.自动选择",
     "versions": "版本",
+    "schedules.stored": "调度.已测得",
     "paths.cache": "路径.缓存",
     "paths.cache_is_writable": "路径.缓存可写",
     "paths.cache_free_mb": "路径.缓存剩余 MB",
@@ -267,6 +287,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     **_FIGURES,
     **_BENCH,
     **_PROFILE,
+    **_TUNE,
     **_STORED,
     **_SHOW,
     **_WORK,

@@ -57,7 +57,7 @@ def rm(
 def cache(
     clear: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Remove all models, conversions, objects or lowered."),
+        typer.Option(metavar="KIND", help="Remove all models, conversions, objects ..."),
     ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what cut work left.")] = False,
     as_json: AsJson = False,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
 from dashinfer_lab.config import cache_root
 from dashinfer_lab.engine.auto_kv import KvChoice, choose_kv_format, require_kv_dtype
@@ -15,6 +15,8 @@ from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.free_memory import available_bytes
 from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan
+from dashinfer_lab.lower.schedules import Autotune, scheduled_plan
+from jit_kernels.autotune import Choice
 from jit_kernels.compiler.jit import compiler_for
 from jit_kernels.isa import detect
 from jit_kernels.kernels.linear_tiles import row_tile
@@ -41,7 +43,8 @@ class LoadOptions:
 
     context_length: positions to serve.  max_batch_tokens: rows of a step.
     kv_cache_bytes: memory reserved for keys and values.  kv_cache_dtype: their format, see
-    `auto_kv`.
+    `auto_kv`.  autotune: True measures schedules where none are stored for this
+    machine and these shapes, which takes some 20 s; "again" in any case; what is stored is used..
     """
 
     threads: int | None = None
@@ -50,6 +53,7 @@ class LoadOptions:
     kv_cache_bytes: int | None = None
     chaos_seed: int | None = None
     kv_cache_dtype: str = "auto"
+    autotune: bool | Literal["again"] = False
 
     def __post_init__(self) -> None:
         require_kv_dtype(self.kv_cache_dtype)
@@ -61,6 +65,11 @@ class LoadOptions:
                 raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
         if self.chaos_seed is not None and not _is_whole(self.chaos_seed):
             raise ConfigError(f"chaos_seed={self.chaos_seed!r:.80} must be a whole number, or None")
+        if self.autotune not in (False, True, "again"):
+            raise ConfigError(
+                f"autotune={self.autotune!r:.80}: True measures what was not measured before, "
+                "'again' in any case, False never"
+            )
         if self.threads is not None and self.threads > MAX_THREADS:
             raise ConfigError(f"threads={self.threads} exceeds the {MAX_THREADS} of a pool")
 
@@ -71,11 +80,12 @@ def _is_whole(value: object) -> TypeGuard[int]:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A runner, and how its threads and the format of its pages were chosen."""
+    """A runner, and how its threads, the format of its pages and its schedules were chosen."""
 
     runner: CompiledRunner
     threads: ThreadPlan
     kv_choice: KvChoice
+    schedules: Choice | None
 
 
 def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
@@ -102,6 +112,7 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
     num_pages = _num_pages(plan, context_length, options.kv_cache_bytes)
     pool = Pool(threads.threads, compiler_for(isa, cache_root() / "objects"))
     try:
+        plan, schedules = scheduled_plan(artifact, plan, pool, cache_root(), _autotune(options))
         runner = CompiledRunner(
             artifact,
             plan,
@@ -113,7 +124,13 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
     except BaseException:
         pool.close()
         raise
-    return Loaded(runner, threads, kv_choice)
+    return Loaded(runner, threads, kv_choice, schedules)
+
+
+def _autotune(options: LoadOptions) -> Autotune:
+    if options.autotune == "again":
+        return "again"
+    return "missing" if options.autotune else "off"
 
 
 def _kv_choice(artifact: Artifact, context_length: int, options: LoadOptions) -> KvChoice:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact
     from jit_kernels.runtime.threads import Pool
 
-__all__ = ["Memory", "instantiate"]
+__all__ = ["Memory", "bound_operations", "instantiate"]
 
 _BARRIERS = {"always": Barrier.ALWAYS, "shared": Barrier.SHARED}
 _NOTHING = np.zeros(64, np.uint8)
@@ -116,9 +116,14 @@ def instantiate(
     plan: ProgramPlan, memory: Memory, pool: Pool, *, chaos_seed: int | None = None
 ) -> Program:
     """Compile the plan's kernels and bind their operands."""
-    operations = [_operation(op, plan, memory, pool) for op in plan.ops]
+    operations = bound_operations(plan, memory, pool)
     repeat = memory.resolve(StepOperand(WALKS))
     return Program(pool, operations, chaos_seed=chaos_seed, repeat=repeat)
+
+
+def bound_operations(plan: ProgramPlan, memory: Memory, pool: Pool) -> list[Operation]:
+    """The plan's calls, compiled, with operands in `memory`."""
+    return [_operation(op, plan, memory, pool) for op in plan.ops]
 
 
 def _operation(op: PlannedOp, plan: ProgramPlan, memory: Memory, pool: Pool) -> Operation:

@@ -57,7 +57,8 @@ def multiply_experts(product: Product, weights: Weights, pairs: ExpertRows) -> N
     """Write row s of the destination for every pair s; `num_panels` are those of one expert."""
     most = rows_per_pass(current().isa)
     per_expert = product.num_panels
-    for begin, end in claimed_runs(product.counter, pairs.num_active * per_expert):
+    total, shared_from = pairs.num_active * per_expert, product.schedule.shared_from
+    for begin, end in claimed_runs(product.counter, total, shared_from):
         for number in loop(begin, end):
             word = number // per_expert * EXPERT_WORDS
             expert, first, count = (pairs.experts[word + k] for k in range(EXPERT_WORDS))

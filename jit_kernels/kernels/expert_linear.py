@@ -7,6 +7,7 @@ them, the experts' one after the other (Shazeer et al. 2017; Gale et al. 2022, M
 from __future__ import annotations
 
 from jit_kernels.dsl import Array, Value, index
+from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.expert_blocks import ExpertRows, multiply_experts
 from jit_kernels.kernels.linear_float import FloatWeights
@@ -18,6 +19,7 @@ from jit_kernels.kernels.linear_operands import (
     Weights,
     padded_steps,
 )
+from jit_kernels.kernels.linear_schedule import Schedule
 from jit_kernels.kernels.linear_tiles import (
     BF16_PAIRS,
     F32_WORDS,
@@ -54,6 +56,7 @@ def _multiply(
         scratch=scratch,
         destination=Destination(out, out_stride, None, None, index(0)),
         tile_rows=0,
+        schedule=Schedule.default(current().isa),
     )
     multiply_experts(product, weights, pairs)
 

@@ -35,26 +35,21 @@ from jit_kernels.dsl import (
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import worker
 from jit_kernels.kernels.linear_operands import (
-    BLOCK_STEPS,
-    ROW_BLOCK,
     WORKSPACE_BYTES,
     Block,
     Product,
     Weights,
 )
 from jit_kernels.kernels.linear_tiles import (
-    PREFETCH_BYTES,
     ActivationRows,
     Prefetch,
     Tile,
     rows_in_registers,
-    rows_per_pass,
 )
 from jit_kernels.types import BOOL, I64, U32
 
 __all__ = ["WORKSPACE_BYTES", "claimed_runs", "multiply"]
 
-_MANY_PANELS = 256  # for each worker
 _SHORT_RUNS = 64  # this many short runs would be a worker's share
 
 
@@ -70,14 +65,18 @@ def multiply(product: Product, weights: Weights) -> None:
         _gemm(product, weights)
 
 
-def claimed_runs(counter: Array[I64], total: Value[I64]) -> Iterator[tuple[Value[I64], Value[I64]]]:
+def claimed_runs(
+    counter: Array[I64], total: Value[I64], shared_from: int
+) -> Iterator[tuple[Value[I64], Value[I64]]]:
     """One long run of panels for each worker, read as one stream; where there are many, short runs.
+
+    `shared_from`: how many panels for each worker are many.
 
     A run begins without anything prefetched, and a claim costs a cache line's trip between cores:
     for few panels both cost more than workers that end apart.
     """
     workers = worker().count
-    head = select(total < workers * _MANY_PANELS, total, total * 7 // 8)
+    head = select(total < workers * shared_from, total, total * 7 // 8)
     short = maximum(total // (workers * _SHORT_RUNS), 1)
     num_short = (total - head + short - 1) // short
     for unit in claimed(counter, workers + num_short):
@@ -92,15 +91,16 @@ def _gemv(product: Product, weights: Weights, rows: int) -> None:
 
     A run is read as several streams side by side: memory then has more to do at a time.
     """
-    num_streams = weights.num_streams(rows)
-    for begin, end in claimed_runs(product.counter, product.num_panels):
+    num_streams, schedule = weights.num_streams(rows), product.schedule
+    ahead = Prefetch(schedule.few_ahead) if schedule.few_ahead else None
+    for begin, end in claimed_runs(product.counter, product.num_panels, schedule.shared_from):
         length = (end - begin) // num_streams
         for first in loop(begin, begin + length):
             panels = [first + length * stream for stream in range(num_streams)]
-            _multiply_panels(product, weights, index(0), rows, panels)
+            _multiply_panels(product, weights, index(0), rows, panels, ahead)
         if num_streams > 1:
             for panel in loop(begin + length * num_streams, end):
-                _multiply_panels(product, weights, index(0), rows, [panel])
+                _multiply_panels(product, weights, index(0), rows, [panel], ahead)
 
 
 def _gemv_blocks(product: Product, weights: Weights) -> None:
@@ -108,8 +108,8 @@ def _gemv_blocks(product: Product, weights: Weights) -> None:
 
     Panels that few rows take side by side are met one after the other by many.
     """
-    together = weights.num_streams(1)
-    for begin, end in claimed_runs(product.counter, product.num_panels):
+    together, shared_from = weights.num_streams(1), product.schedule.shared_from
+    for begin, end in claimed_runs(product.counter, product.num_panels, shared_from):
         whole = begin + (end - begin) // together * together
         for panel in loop(begin, whole, together):
             _meet_all_rows(product, weights, [panel + i for i in range(together)])
@@ -123,12 +123,13 @@ def _meet_all_rows(product: Product, weights: Weights, panels: list[Value[I64]])
 
     The first pass asks for what comes soon, others for the panels that follow.
     """
-    num_rows, most = product.num_rows, rows_per_pass(current().isa)
+    num_rows, most = product.num_rows, product.schedule.pass_rows
+    soon = product.schedule.many_ahead
     following = product.num_words * (len(panels) * 4 * VECTOR_LANES)
 
     def multiply(first: Value[I64], rows: int) -> None:
-        ahead = select(first > 0, following, PREFETCH_BYTES)
-        prefetch = Prefetch(ahead) if rows >= 4 else None
+        ahead = select(first > 0, following, soon)
+        prefetch = Prefetch(ahead) if rows >= 4 and soon else None
         # Beside this loop two rows of two panels do not stay in 16 registers.
         fits = rows == 1 or current().isa.num_registers > 16
         if fits and weights.num_streams(rows) == len(panels):
@@ -176,7 +177,7 @@ def _gemm(product: Product, weights: Weights) -> None:
     """Row blocks outermost: their activations stay in L2 while the panels pass."""
     tile_rows = product.tile_rows
     num_strips = (product.num_rows + tile_rows - 1) // tile_rows
-    most = ROW_BLOCK // tile_rows
+    most = product.schedule.row_block // tile_rows
     num_blocks = (num_strips + most - 1) // most
     for unit in claimed(product.counter, num_blocks * product.num_panels):
         row_block, panel = unit // product.num_panels, unit % product.num_panels
@@ -193,7 +194,7 @@ def _row_block(
     last_strip: Value[I64],
 ) -> None:
     tile_rows, scratch = product.tile_rows, product.scratch
-    block_words = BLOCK_STEPS // weights.steps
+    block_words = product.schedule.block_steps // weights.steps
     for first_word in loop(0, product.num_words, block_words):
         num_words = minimum(product.num_words - first_word, block_words)
         block = Block(panel, first_word, num_words)

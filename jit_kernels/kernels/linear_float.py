@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop, minimum
+from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
@@ -21,6 +22,7 @@ from jit_kernels.kernels.linear_operands import (
     own_copy,
     padded_steps,
 )
+from jit_kernels.kernels.linear_schedule import DEFAULT_SCHEDULE, Schedule
 from jit_kernels.kernels.linear_tiles import (
     BF16_PAIRS,
     F32_WORDS,
@@ -126,6 +128,7 @@ def _linear(
     scratch: Scratch,
     destination: Destination,
     row_tile: int,
+    schedule: str,
     panels: Array[U32],
     arithmetic: Arithmetic,
 ) -> None:
@@ -141,6 +144,7 @@ def _linear(
         scratch=scratch,
         destination=destination,
         tile_rows=row_tile,
+        schedule=Schedule.of(current().isa, schedule),
     )
     weights: Weights = FloatWeights(arithmetic, panels, num_words)
     multiply(product, weights)
@@ -166,6 +170,7 @@ def linear_f32(
     has_bias: bool,
     has_residual: bool,
     row_tile: int,
+    schedule: str = DEFAULT_SCHEDULE,
 ) -> None:
     """Multiply prepared float32 rows by float32 panels; writes 16 * num_panels columns a row."""
     destination = Destination.of(
@@ -174,7 +179,7 @@ def linear_f32(
     scratch = Scratch.of_worker(workspace, workspace_bytes)
     _linear(
         rows, activations, copy_bytes, in_features, num_panels, counter, scratch, destination,
-        row_tile, panels.view(U32), F32_WORDS,
+        row_tile, schedule, panels.view(U32), F32_WORDS,
     )  # fmt: skip
 
 
@@ -198,6 +203,7 @@ def linear_bf16(
     has_bias: bool,
     has_residual: bool,
     row_tile: int,
+    schedule: str = DEFAULT_SCHEDULE,
 ) -> None:
     """Multiply prepared float32 rows by bfloat16 panels; writes 16 * num_panels columns a row."""
     destination = Destination.of(
@@ -206,5 +212,5 @@ def linear_bf16(
     scratch = Scratch.of_worker(workspace, workspace_bytes)
     _linear(
         rows, activations, copy_bytes, in_features, num_panels, counter, scratch, destination,
-        row_tile, panels.view(U32), BF16_PAIRS,
+        row_tile, schedule, panels.view(U32), BF16_PAIRS,
     )  # fmt: skip

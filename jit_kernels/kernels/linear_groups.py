@@ -38,13 +38,13 @@ from jit_kernels.kernels.linear_operands import (
     own_copy,
     padded_steps,
 )
+from jit_kernels.kernels.linear_schedule import DEFAULT_SCHEDULE, Schedule
 from jit_kernels.kernels.linear_tiles import (
     ActivationRows,
     Arithmetic,
     Prefetch,
     Tile,
     integer_dots,
-    words_unrolled,
 )
 from jit_kernels.types import F32, I32, I64, U8, U16, U32
 
@@ -66,6 +66,7 @@ class GroupedWeights:
     num_scales: Value[I64]
     activation_scales: Array[F32]
     group_words: int
+    schedule: Schedule
 
     @property
     def steps(self) -> int:
@@ -133,7 +134,8 @@ class GroupedWeights:
         words = self.packed(block)
         here = activations.after(block.first_word * self.steps)
         group = block.first_word // self.group_words
-        unroll = words_unrolled(current().isa, len(rows), self.group_words) if whole else 1
+        most = self.schedule.words_unrolled(current().isa, len(rows), self.group_words)
+        unroll = most if whole else 1
         dots = integer_dots(self.arithmetic, words, block.num_words, here, unroll, prefetch)
         self._add_group(tile, dots, factors, group, rows)
 
@@ -223,6 +225,7 @@ def multiply_groups(
     group: int,
     scale_format: str,
     row_tile: int,
+    schedule: str,
 ) -> None:
     """Multiply prepared integer rows by panels whose words `arithmetic` decodes.
 
@@ -239,6 +242,7 @@ def multiply_groups(
         groups_per_scale,
         group=group,
         scale_format=scale_format,
+        schedule=schedule,
     )
     product = Product(
         num_rows=num_rows,
@@ -250,6 +254,7 @@ def multiply_groups(
         scratch=scratch,
         destination=destination,
         tile_rows=row_tile,
+        schedule=weights.schedule,
     )
     multiply(product, weights)
 
@@ -264,6 +269,7 @@ def grouped_weights(
     *,
     group: int,
     scale_format: str,
+    schedule: str = DEFAULT_SCHEDULE,
 ) -> GroupedWeights:
     """The weights that a kernel's operands and constants describe."""
     per_word = arithmetic.elements * arithmetic.steps
@@ -281,4 +287,5 @@ def grouped_weights(
         num_scales=(num_groups + groups_per_scale - 1) // groups_per_scale,
         activation_scales=activation_scales,
         group_words=group // per_word,
+        schedule=Schedule.of(current().isa, schedule),
     )

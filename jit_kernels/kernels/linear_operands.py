@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from jit_kernels.activation_layout import K_ALIGNMENT, REDUNDANT_ROWS
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, VectorIndex, index, select
 from jit_kernels.kernel import worker
+from jit_kernels.kernels.linear_schedule import Schedule
 from jit_kernels.kernels.linear_tiles import ActivationRows, Prefetch, Tile
 from jit_kernels.types import F32, I64, U8, U32, DType
 
@@ -30,8 +31,8 @@ __all__ = [
 
 D = TypeVar("D", bound=DType)
 
-BLOCK_STEPS = 256  # of K in the blocked form: 16 KB of unpacked weights, half of a small L1
-ROW_BLOCK = 256  # rows of activations that stay in L2 while panels pass
+BLOCK_STEPS = 256  # at most, of K in the blocked form: 16 KB of weights, half of a small L1
+ROW_BLOCK = 256  # at most, rows of activations that stay in L2 while panels pass
 _MAX_GROUPS = 32  # of 32 in a K block of 1024
 
 _VECTOR_BYTES = 4 * VECTOR_LANES
@@ -174,6 +175,7 @@ class Product:
     scratch: Scratch
     destination: Destination
     tile_rows: int
+    schedule: Schedule
 
 
 def own_copy(array: Array[D], num_rows: Value[I64], copy_bytes: Value[I64]) -> Array[D]:

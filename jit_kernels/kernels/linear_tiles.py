@@ -14,7 +14,6 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from jit_kernels.activation_layout import REDUNDANT_ROWS
 from jit_kernels.dsl import (
     VECTOR_LANES,
     Array,
@@ -49,7 +48,6 @@ __all__ = [
     "rows_in_registers",
     "rows_per_pass",
     "unrolled",
-    "words_unrolled",
 ]
 
 
@@ -73,13 +71,6 @@ def rows_per_pass(isa: Isa) -> int:
 def rows_in_registers(isa: Isa) -> int:
     """Rows whose sums in the GEMV forms fit the registers beside their dots."""
     return 2 if isa.num_registers == 16 else 4
-
-
-def words_unrolled(isa: Isa, rows: int, group_words: int) -> int:
-    """Words of a whole group that the GEMV forms unroll for `rows` rows."""
-    if rows > 1 and isa.num_registers == 16:
-        return 1  # more would not stay in registers
-    return min(group_words, 16 if rows <= REDUNDANT_ROWS else 2)
 
 
 @dataclass(frozen=True, slots=True)

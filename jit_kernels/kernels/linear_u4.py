@@ -12,6 +12,7 @@ from jit_kernels.dsl import Array, Value
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_groups import multiply_groups
 from jit_kernels.kernels.linear_operands import Destination, Scratch
+from jit_kernels.kernels.linear_schedule import DEFAULT_SCHEDULE
 from jit_kernels.kernels.linear_tiles import U4_BY_I8, U4_BY_I16
 from jit_kernels.types import F32, I64, U8, U16
 
@@ -46,6 +47,7 @@ def linear_u4(
     has_bias: bool,
     has_residual: bool,
     row_tile: int,
+    schedule: str = DEFAULT_SCHEDULE,
 ) -> None:
     """Multiply rows prepared as `form` by u4 panels; writes 16 * num_panels columns a row.
 
@@ -68,4 +70,5 @@ def linear_u4(
         group=group,
         scale_format=scale_format,
         row_tile=row_tile,
+        schedule=schedule,
     )

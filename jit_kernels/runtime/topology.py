@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-__all__ = ["ThreadPlan", "cgroup_quota", "physical_cores", "read_text", "thread_plan"]
+__all__ = [
+    "ThreadPlan",
+    "cgroup_quota",
+    "physical_cores",
+    "processor_name",
+    "read_text",
+    "thread_plan",
+]
 
 ReadText = Callable[[str], str | None]
 
@@ -41,6 +49,15 @@ def read_text(path: str) -> str | None:
         return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+
+
+def processor_name(read: ReadText = read_text) -> str:
+    """What the processor calls itself, or else its architecture."""
+    for line in (read("/proc/cpuinfo") or "").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()
 
 
 def thread_plan(

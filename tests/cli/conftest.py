@@ -68,9 +68,11 @@ class FakeLLM:
     kv_cache_dtype: str = "auto"
     progress: object = True
     chat_template: object = None
+    autotune: object = False
     tokenizer: Any = None
     weights_reason: str = "a16w8: 3.8 times fewer bytes"
     kv_choice: KvChoice = CHOSEN
+    schedules: Any = field(default=None, init=False)
     artifact: Any = field(
         default_factory=lambda: SimpleNamespace(metadata={"scheme": "a16w8:64"}, tensors={})
     )

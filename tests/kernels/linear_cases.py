@@ -14,6 +14,7 @@ from jit_kernels.compiler.jit import Compiler
 from jit_kernels.kernel import CompiledKernel
 from jit_kernels.kernels.linear_blocks import WORKSPACE_BYTES
 from jit_kernels.kernels.linear_float import linear_bf16, linear_f32
+from jit_kernels.kernels.linear_schedule import DEFAULT_SCHEDULE
 from jit_kernels.kernels.linear_tiles import row_tile
 from jit_kernels.kernels.linear_u4 import linear_u4
 from jit_kernels.kernels.linear_u8 import linear_u8
@@ -142,12 +143,15 @@ def random_linear(
     )
 
 
-def specialise(case: Linear, compiler: Compiler) -> CompiledKernel:
-    """The kernel for a case."""
+def specialise(
+    case: Linear, compiler: Compiler, schedule: str = DEFAULT_SCHEDULE, tile: int | None = None
+) -> CompiledKernel:
+    """The kernel for a case; `tile` rows in a strip, by default as many as the machine likes."""
     constants: dict[str, Any] = {
         "has_bias": case.bias is not None,
         "has_residual": case.residual is not None,
-        "row_tile": row_tile(compiler.isa),
+        "row_tile": tile or row_tile(compiler.isa),
+        "schedule": schedule,
     }
     if case.grouped:
         scale_format = "f16" if case.scale.dtype == np.float16 else "f32"
@@ -173,15 +177,16 @@ def run(
     in_place: bool = False,
     live_rows: int | None = None,
     place: Place = lambda array: array,
+    schedule: str = DEFAULT_SCHEDULE,
+    tile: int | None = None,
 ) -> Array:
     """Run every worker's part in turn; [R, N] out. `place` puts operands into memory.
 
     `live_rows` is what the kernel is told of the number of rows.
     """
-    kernel = specialise(case, compiler)
-    prepared, copy_bytes, scales_bytes = copies_for_workers(
-        case, row_tile(compiler.isa), num_workers
-    )
+    tile = tile or row_tile(compiler.isa)
+    kernel = specialise(case, compiler, schedule, tile)
+    prepared, copy_bytes, scales_bytes = copies_for_workers(case, tile, num_workers)
     nothing = np.zeros(0, np.float32)
     out_shape = (case.rows, case.num_panels * 16)
     residual = nothing if case.residual is None else place(case.residual.copy())

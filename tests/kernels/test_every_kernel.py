@@ -26,6 +26,7 @@ EXAMPLES: dict[str, Constant] = {
     "renormalise": True,
     "row_tile": 6,
     "scale_format": "f16",
+    "schedule": "default",
     "scaled": True,
     "softcapped": True,
     "turned": True,
