@@ -16,19 +16,15 @@ import numpy as np
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.checkpoint import bytes_by_type, row_range
 from dashinfer_lab.hub.files import read_bytes_at, write_json
-from dashinfer_lab.hub.gguf_config import (
-    hugging_face_config,
-    hugging_face_name,
-    required_text,
-)
+from dashinfer_lab.hub.gguf_architectures import gguf_architecture
+from dashinfer_lab.hub.gguf_config import head_counts, hugging_face_config, required_text
 from dashinfer_lab.hub.gguf_header import GgufTensor, read_gguf_header
 from dashinfer_lab.hub.gguf_rope import ROPE_FACTORS
 from dashinfer_lab.hub.gguf_tokenizer import generation_config, tokenizer_config, tokenizer_json
+from dashinfer_lab.hub.gguf_weights import GgufRows, GgufWeight, checkpoint_weights
 from dashinfer_lab.tensor import TensorInfo
 
 __all__ = ["GgufCheckpoint"]
-
-_HEADS_OF = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
 
 
 class GgufCheckpoint:
@@ -38,17 +34,18 @@ class GgufCheckpoint:
         header = read_gguf_header(path)
         self._path = path
         self._metadata = header.metadata
-        self._architecture = required_text(header.metadata, "general.architecture")
+        architecture = gguf_architecture(required_text(header.metadata, "general.architecture"))
         if header.metadata.get("split.count", 1) not in (0, 1):
             raise UnsupportedModelError(
                 f"{path} is one part of a split GGUF. Join the parts with llama-gguf-split --merge."
             )
-        self._tensors = {hugging_face_name(name): tensor for name, tensor in header.tensors.items()}
+        counts = head_counts(header.metadata)
+        self._weights = checkpoint_weights(architecture, header.tensors, counts)
         self._fingerprint = header.fingerprint
         self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            factors = self.read(ROPE_FACTORS) if ROPE_FACTORS in self._tensors else None
-            self._tensors.pop(ROPE_FACTORS, None)
+            factors = self.read(ROPE_FACTORS) if ROPE_FACTORS in self._weights else None
+            self._weights.pop(ROPE_FACTORS, None)
             shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
             self._config = hugging_face_config(header.metadata, shapes, factors)
         except BaseException:
@@ -78,35 +75,37 @@ class GgufCheckpoint:
 
     def names(self) -> Sequence[str]:
         """Names of the tensors in Hugging Face's spelling, in the file's order."""
-        return list(self._tensors)
+        return list(self._weights)
 
     def stored_bytes(self) -> Mapping[str, int]:
         """Return the bytes of the weights by quantisation as GGUF names it, most first."""
         from gguf import GGMLQuantizationType
 
         return bytes_by_type(
-            (GGMLQuantizationType(it.quantization).name, it.num_bytes)
-            for it in self._tensors.values()
+            (GGMLQuantizationType(rows.tensor.quantization).name, rows.tensor.num_bytes)
+            for weight in self._weights.values()
+            for rows in weight.parts
         )
 
     def info(self, name: str) -> TensorInfo:
         """Return the shape of `name`; the element type is always float32."""
-        return TensorInfo(self._tensor(name).shape, "float32")
+        return TensorInfo(self._weight(name).shape, "float32")
 
     def read(self, name: str, rows: slice | None = None) -> np.ndarray[Any, Any]:
         """Read and dequantise rows [start, stop) of `name` into a fresh float32 array."""
-        tensor = self._tensor(name)
-        start, stop = row_range(tensor.shape, rows)
-        if start == stop:
-            return np.empty((0, *tensor.shape[1:]), np.float32)
-        order = self._stored_order(tensor, start, stop)
-        first, last = (start, stop) if order is None else (order.min(), order.max() + 1)
-        if len(tensor.shape) == 1:
-            whole = self._dequantised(tensor, self._stored(tensor, 0, 1)).reshape(-1)
-            return whole[start:stop].copy() if order is None else whole[order]
-        stored = self._stored(tensor, int(first), int(last))
-        wanted = stored if order is None else stored[order - first]
-        return self._dequantised(tensor, wanted).reshape(stop - start, *tensor.shape[1:])
+        weight = self._weight(name)
+        start, stop = row_range(weight.shape, rows)
+        found: list[np.ndarray[Any, Any]] = []
+        before = 0
+        for part in weight.parts:
+            count = part.tensor.shape[0]
+            first, last = max(start - before, 0), min(stop - before, count)
+            if first < last:
+                found.append(self._read_part(part, first, last))
+            before += count
+        if not found:
+            return np.empty((0, *weight.shape[1:]), np.float32)
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def write_tokenizer(self, directory: Path) -> None:
         """Write tokenizer.json, tokenizer_config.json and generation_config.json."""
@@ -128,10 +127,24 @@ class GgufCheckpoint:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _tensor(self, name: str) -> GgufTensor:
-        if name not in self._tensors:
+    def _weight(self, name: str) -> GgufWeight:
+        if name not in self._weights:
             raise CheckpointError(f"{self._path} holds no tensor {name!r}")
-        return self._tensors[name]
+        return self._weights[name]
+
+    def _read_part(self, part: GgufRows, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """Read rows [start, stop), at least one, as the checkpoint has them."""
+        tensor = part.tensor
+        order = self._stored_order(part, start, stop)
+        first, last = (start, stop) if order is None else (order.min(), order.max() + 1)
+        if len(tensor.shape) == 1:
+            whole = self._dequantised(tensor, self._stored(tensor, 0, 1)).reshape(-1)
+            values = whole[start:stop].copy() if order is None else whole[order]
+        else:
+            stored = self._stored(tensor, int(first), int(last))
+            wanted = stored if order is None else stored[order - first]
+            values = self._dequantised(tensor, wanted).reshape(stop - start, *tensor.shape[1:])
+        return values - np.float32(part.added) if part.added else values
 
     def _stored(self, tensor: GgufTensor, start: int, stop: int) -> np.ndarray[Any, Any]:
         """Read the bytes of rows [start, stop), one row each; a 1-D tensor is one row."""
@@ -161,23 +174,22 @@ class GgufCheckpoint:
             ) from error
 
     def _stored_order(
-        self, tensor: GgufTensor, start: int, stop: int
+        self, part: GgufRows, start: int, stop: int
     ) -> np.ndarray[Any, np.dtype[np.int64]] | None:
         """Return where rows [start, stop) of a query or key weight lie, or None if in order.
 
-        GGUF's llama architecture keeps each head's rows paired for interleaved rotation:
-        row 2i + j of a head is the checkpoint's row j · head_dim/2 + i, j in {0, 1}.
+        Heads whose rows are paired for interleaved rotation: row 2i + j of a head is the
+        checkpoint's row j · head_dim/2 + i, j in {0, 1}.
         """
-        part = tensor.name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
-        if self._architecture != "llama" or part not in _HEADS_OF:
+        if part.heads is None:
             return None
-        num_heads = self._config.get(_HEADS_OF[part], self._config.get("num_attention_heads"))
-        if not isinstance(num_heads, int) or num_heads < 1 or tensor.shape[0] % (2 * num_heads):
+        num_heads, num_rows = self._config.get(part.heads), part.tensor.shape[0]
+        if not isinstance(num_heads, int) or num_heads < 1 or num_rows % (2 * num_heads):
             raise CheckpointError(
-                f"{self._path}: {tensor.name!r} has {tensor.shape[0]} rows, which "
-                f"{num_heads!r} heads cannot share"
+                f"{self._path}: {part.tensor.name!r} has {num_rows} rows, which {num_heads!r} "
+                "heads cannot share"
             )
-        head_dim = tensor.shape[0] // num_heads
+        head_dim = num_rows // num_heads
         row = np.arange(start, stop)
         within = row % head_dim
         half = head_dim // 2

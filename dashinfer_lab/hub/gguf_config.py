@@ -1,50 +1,27 @@
-"""GGUF metadata and tensor names in Hugging Face's spelling; reads no file.
+"""GGUF metadata in Hugging Face's spelling; reads no file, and knows no names of tensors.
 
-Source: llama.cpp's convert_hf_to_gguf and gguf-py's tensor_mapping, read backwards.
+Source: llama.cpp's converters read backwards, and what its loader takes where a key is absent.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dashinfer_lab.errors import CheckpointError
+from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.hub.config_values import mapping_of
+from dashinfer_lab.hub.gguf_architectures import gguf_architecture
 from dashinfer_lab.hub.gguf_rope import decimal, rope_parameters
 
 __all__ = [
+    "head_counts",
     "hugging_face_config",
-    "hugging_face_name",
     "required_text",
     "token_text",
 ]
-
-_OUTER_NAMES = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-}
-_LAYER_NAMES = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "attn_q_norm": "self_attn.q_norm",
-    "attn_k_norm": "self_attn.k_norm",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_ARCHITECTURES = {
-    "llama": "LlamaForCausalLM",
-    "qwen2": "Qwen2ForCausalLM",
-    "qwen3": "Qwen3ForCausalLM",
-}
-"""Architectures of which GGUF keeps the tensors as Hugging Face names and shapes them."""
 
 _SIZES = {
     "context_length": "max_position_embeddings",
@@ -56,16 +33,37 @@ _SIZES = {
     "attention.key_length": "head_dim",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "attention.sliding_window": "sliding_window",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "expert_count": "num_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
 }
+_BIAS_KEYS = ("attention_bias", "qkv_bias")
 
-
-def hugging_face_name(name: str) -> str:
-    """Return the checkpoint's name of the GGUF tensor `name`; an unknown one stays as it is."""
-    layer = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", name)
-    if layer and layer[2] in _LAYER_NAMES:
-        return f"model.layers.{layer[1]}.{_LAYER_NAMES[layer[2]]}.{layer[3]}"
-    stem, _, suffix = name.rpartition(".")
-    return f"{_OUTER_NAMES[stem]}.{suffix}" if stem in _OUTER_NAMES else name
+# Keys that change the numbers, and the values under which they change nothing.
+_NEUTRAL: dict[str, tuple[object, ...]] = {
+    "attention.causal": (True,),
+    "attention.clamp_kqv": (0.0,),
+    "attention.max_alibi_bias": (0.0,),
+    "attention.scale": (0.0,),
+    "attention.temperature_scale": (0.0,),
+    "embedding_scale": (0.0, 1.0),
+    "expert_gating_func": (0, 1),
+    "expert_group_count": (0, 1),
+    "expert_shared_count": (0, 1),
+    "expert_weights_scale": (0.0, 1.0),
+    "leading_dense_block_count": (0,),
+    "logit_scale": (0.0, 1.0),
+    "nextn_predict_layers": (0,),
+    "residual_scale": (0.0, 1.0),
+    "rope.dimension_sections": ([], [0, 0, 0, 0]),
+    "rope.scaling.attn_factor": (0.0, 1.0),
+}
+_LAYERS_OF_27B = {"gemma2": 46, "gemma3": 62}
+"""The Gemmas whose scores are scaled by another size than the head's."""
+_LAYERS_OF_BAICHUAN_13B = 40
 
 
 def required_text(metadata: Mapping[str, object], key: str) -> str:
@@ -87,12 +85,14 @@ def hugging_face_config(
     `rope_parameters`.
     """
     architecture = required_text(metadata, "general.architecture")
+    _refuse_unknown(architecture, metadata)
+    kept = gguf_architecture(architecture)
+    attention_bias = _any_bias(tensors, ("attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output"))
     config: dict[str, object] = {
-        "architectures": [_ARCHITECTURES.get(architecture, architecture)],
-        "model_type": architecture,
+        "architectures": [kept.hugging_face],
         "hidden_act": "silu",
         "tie_word_embeddings": "output.weight" not in tensors,
-        "attention_bias": _any_bias(tensors, ("attn_q", "attn_k", "attn_v", "attn_output")),
+        **dict.fromkeys(_BIAS_KEYS, attention_bias),
         "mlp_bias": _any_bias(tensors, ("ffn_gate", "ffn_up", "ffn_down")),
     }
     for ours, theirs in _SIZES.items():
@@ -101,15 +101,96 @@ def hugging_face_config(
             config[theirs] = decimal(value)
     if "token_embd.weight" in tensors:
         config["vocab_size"] = tensors["token_embd.weight"][0]
-    if metadata.get(f"{architecture}.expert_count"):
-        config |= {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
-    head_dim = config.get("head_dim") or _quotient(config, "hidden_size", "num_attention_heads")
-    config["rope_parameters"] = rope_parameters(architecture, metadata, head_dim, rope_factors)
+    if kept.with_experts and config.get("num_experts"):
+        config["architectures"] = [kept.with_experts]
+    config.setdefault("num_key_value_heads", config.get("num_attention_heads"))
+    if config.get("head_dim") is None:
+        config["head_dim"] = _quotient(config, "hidden_size", "num_attention_heads")
+    if config.get("sliding_window") == 0:
+        config["sliding_window"] = None
+    rope = rope_parameters(architecture, metadata, config["head_dim"], rope_factors)
+    config |= {"rope_parameters": rope, **kept.settings}
+    config |= _peculiarities(architecture, metadata, config)
     for token in ("bos", "eos"):
         token_id = metadata.get(f"tokenizer.ggml.{token}_token_id")
         if token_id is not None:
             config[f"{token}_token_id"] = token_id
     return config
+
+
+def head_counts(metadata: Mapping[str, object]) -> tuple[object, object]:
+    """Return the numbers of attention heads and of key-value heads, None where there is none."""
+    prefix = f"{metadata.get('general.architecture')}.attention"
+    num_heads = metadata.get(f"{prefix}.head_count")
+    return num_heads, metadata.get(f"{prefix}.head_count_kv", num_heads)
+
+
+def _refuse_unknown(architecture: str, metadata: Mapping[str, object]) -> None:
+    for key, neutral in _NEUTRAL.items():
+        value = metadata.get(f"{architecture}.{key}")
+        if value is not None and value not in neutral:
+            raise UnsupportedModelError(
+                f"{architecture}.{key} {value!r:.200} of the GGUF metadata is not supported. Use "
+                "the model's safetensors checkpoint."
+            )
+    lengths = [metadata.get(f"{architecture}.attention.{it}_length") for it in ("key", "value")]
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise UnsupportedModelError(
+            f"{architecture}.attention.key_length {lengths[0]!r:.100} and value_length "
+            f"{lengths[1]!r:.100} differ, which is not supported"
+        )
+
+
+def _peculiarities(
+    architecture: str, metadata: Mapping[str, object], config: Mapping[str, object]
+) -> dict[str, object]:
+    """Return what some architectures have otherwise, or leave unsaid."""
+    if architecture in _LAYERS_OF_27B:
+        return _gemma(architecture, metadata, config)
+    if architecture == "baichuan":
+        return _baichuan(config)
+    return {}
+
+
+def _gemma(
+    architecture: str, metadata: Mapping[str, object], config: Mapping[str, object]
+) -> dict[str, object]:
+    is_27b = config.get("num_hidden_layers") == _LAYERS_OF_27B[architecture]
+    by_width = _quotient(config, "hidden_size", "num_attention_heads")
+    changes: dict[str, object] = {
+        "query_pre_attn_scalar": by_width if is_27b else config["head_dim"]
+    }
+    pattern = metadata.get(f"{architecture}.attention.sliding_window_pattern")
+    if isinstance(pattern, list):
+        slides = cast("list[object]", pattern)
+        changes["layer_types"] = [
+            "sliding_attention" if each else "full_attention" for each in slides
+        ]
+    elif pattern is not None:
+        changes["sliding_window_pattern"] = pattern
+    if architecture == "gemma3":
+        local = decimal(metadata.get("gemma3.rope.freq_base_swa", 10000.0))
+        changes["rope_parameters"] = {
+            "full_attention": config["rope_parameters"],
+            "sliding_attention": {"rope_type": "default", "rope_theta": local},
+        }
+        if config.get("sliding_window") is None:  # then all layers are of the other kind
+            changes |= {"sliding_window": None, "sliding_window_pattern": 1}
+    return changes
+
+
+def _baichuan(config: Mapping[str, object]) -> dict[str, object]:
+    """Baichuan 13B has ALiBi and says so by the name of its length; neither states an angle."""
+    changes: dict[str, object] = {}
+    if config.get("num_hidden_layers") == _LAYERS_OF_BAICHUAN_13B:
+        length = config.get("max_position_embeddings")
+        changes = {"max_position_embeddings": None, "model_max_length": length}
+    usual = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}
+    if {**usual, **mapping_of(config, "rope_parameters")} == usual:
+        changes["rope_parameters"] = None
+    if config.get("num_key_value_heads") == config.get("num_attention_heads"):
+        changes["head_dim"] = None
+    return changes
 
 
 def _quotient(config: Mapping[str, object], total: str, parts: str) -> int | None:

@@ -49,7 +49,7 @@ def rope_parameters(
         if scaling == "yarn":
             rope |= _yarn(metadata, f"{prefix}.scaling")
     turned = metadata.get(f"{prefix}.dimension_count")
-    if isinstance(turned, int) and isinstance(head_dim, int) and turned != head_dim > 0:
+    if isinstance(turned, int) and isinstance(head_dim, int) and head_dim > 0:
         rope["partial_rotary_factor"] = turned / head_dim
     return rope
 
