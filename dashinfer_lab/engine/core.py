@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from dashinfer_lab.engine.batch import ChunkResult, ModelRunner
+from dashinfer_lab.engine.foreign import described
 from dashinfer_lab.engine.options import EngineOptions
 from dashinfer_lab.engine.request import Request, RequestState, Span
 from dashinfer_lab.engine.scheduler import Scheduler
@@ -88,6 +89,11 @@ class EngineCore:
         if request is not None:
             request.cancel(self._clock())
             self._let_go(request)
+
+    def refuse(self, request: Request, error: DashInferLabError) -> None:
+        """End a request that was never taken."""
+        request.fail(error, self._clock())
+        request.tell_end()
 
     def fail_all(self, error: Callable[[], DashInferLabError]) -> None:
         """End every request with an error of its own."""
@@ -171,10 +177,10 @@ class EngineCore:
                 walks = [list(results) for results in self._runner.walk(chunks, num_walks)]
             else:
                 walks = [list(self._runner.step(chunks))]
-        except Exception as error:
+        except BaseException as error:
             raise EngineError(
                 f"the model failed in step {self.totals.num_steps} with {len(chunks)} requests: "
-                f"{error!r}; the engine has stopped, make a new one"
+                f"{described(error)}; the engine has stopped, make a new one"
             ) from error
         for results in walks:
             if len(results) != len(chunks):
@@ -230,7 +236,7 @@ class EngineCore:
         for subscriber in self.subscribers:
             try:
                 subscriber(event)
-            except Exception:  # noqa: BLE001  # a watcher's fault must not end the requests
+            except BaseException:  # noqa: BLE001  # a watcher's fault must not end the requests
                 _log.exception("a subscriber failed and is dropped: %r", subscriber)
                 self.unsubscribe(subscriber)
 

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from dashinfer_lab.events import StepEvent
 from dashinfer_lab.sampling import SamplingParams, bad_word_ids
 
 __all__ = ["Engine", "EngineStats"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Engine:
 
         A full queue raises `EngineBusyError`, or with `block` lets the caller wait.
         """
-        params = params or SamplingParams()
+        params = _checked("params", params or SamplingParams(), SamplingParams)
         if params.n != 1:
             raise RequestError(f"n={params.n} has several handles: use submit_choices")
         return self.submit_choices(token_ids, params, block=block, options=options)[0]
@@ -126,6 +128,8 @@ class Engine:
 
         The first computes the prompt, whose pages the others share.
         """
+        served = _checked("options", options or RequestOptions(), RequestOptions)
+        params = _checked("params", params, SamplingParams)
         self._loop.mailbox.require_possible(params.n)
         given = self._capacity.check_ids(token_ids)
         num_cut = self._capacity.num_cut(
@@ -137,7 +141,6 @@ class Engine:
             raise RequestError("stop texts need a tokenizer, and this engine has none")
         seed = secrets.randbits(64) if params.seed is None else params.seed
         words = self._bad_words(params)
-        served = options or RequestOptions()
         asked = _Asked(ids, params, max_tokens, seed, words, served, num_cut)
         requests = [self._request(asked, 0, None)]
         for choice in range(1, params.n):
@@ -176,6 +179,7 @@ class Engine:
             arrival_seconds=self._clock(),
         )
         try:
+            self._loop.mailbox.require_other_thread()
             self._loop.mailbox.submit([request], block=True)
             answer = take(request.answer)
         except BaseException:
@@ -284,3 +288,10 @@ class Engine:
             f"<Engine {'alive' if self.alive else 'closed'}: {stats.num_running} running, "
             f"{stats.num_queued} queued, {stats.num_pages_used}/{stats.num_pages} pages used>"
         )
+
+
+def _checked(name: str, value: object, kind: type[T]) -> T:
+    """A value of the kind it must be; raises `RequestError`."""
+    if not isinstance(value, kind):
+        raise RequestError(f"{name}={value!r:.80} is not possible: give {kind.__name__}, or None")
+    return value

@@ -7,29 +7,33 @@ the workers just when the next step begins.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final
 
-from dashinfer_lab.engine.waiting import SLICE_SECONDS, take
+from dashinfer_lab.engine.waiting import Deadline, take
 from dashinfer_lab.outputs import TokenEvent
 
 __all__ = ["EventQueue"]
 
 
 class EventQueue:
-    """Written by the engine's thread, read by one other."""
+    """Written by the engine's thread, read by one other at a time.
+
+    last: the event of the end, once it was put.
+    """
 
     def __init__(self) -> None:
         self._events: Final[SimpleQueue[TokenEvent]] = SimpleQueue()
         self._ended: Final = threading.Event()
         self._listener: Callable[[], None] | None = None
+        self.last: TokenEvent | None = None
 
     def put(self, event: TokenEvent) -> None:
         """Add an event; the last one has a finish_reason."""
         self._events.put(event)
         if event.finish_reason is not None:
+            self.last = event
             self._ended.set()
         if self._listener is not None:
             self._listener()
@@ -53,10 +57,9 @@ class EventQueue:
 
     def wait_for_end(self, timeout: float | None = None) -> bool:
         """Wait until the last event is there; False after `timeout` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = Deadline(timeout)
         while not self._ended.is_set():
-            left = SLICE_SECONDS if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+            if deadline.over:
                 return False
-            self._ended.wait(min(left, SLICE_SECONDS))
+            self._ended.wait(deadline.slice())
         return True

@@ -9,6 +9,7 @@ from typing import Final
 from dashinfer_lab.engine.batch import Chunk, ChunkResult
 from dashinfer_lab.engine.drawing import Drawing
 from dashinfer_lab.engine.event_queue import EventQueue
+from dashinfer_lab.engine.foreign import described
 from dashinfer_lab.engine.prompt_scores import PromptScores
 from dashinfer_lab.engine.request import Request, RequestState, Span
 from dashinfer_lab.engine.request_options import RequestOptions
@@ -118,10 +119,10 @@ class GenerationRequest(Request):
         self._drawing.observe(result.token_id)
         try:
             self._emit(result.token_id, result.logprobs, now_seconds)
-        except Exception as error:  # noqa: BLE001  # a foreign decoder: only this request may end
+        except BaseException as error:  # noqa: BLE001  # a foreign decoder: only this may end
             failure = TokenizerError(
                 f"request {self.request_id}: token {result.token_id} "
-                f"could not be decoded: {error!r}"
+                f"could not be decoded: {described(error)}"
             )
             failure.__cause__ = error
             self._finish("error", now_seconds, token_id=result.token_id, error=failure)
@@ -182,7 +183,7 @@ class GenerationRequest(Request):
     def _rest(self) -> str:
         try:
             return self._text.finish().text
-        except Exception:  # noqa: BLE001  # the request ends anyway, and says why it does
+        except BaseException:  # noqa: BLE001  # the request ends anyway, and says why it does
             return ""
 
     def _finish(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from queue import Empty
 from typing import Final
 
 from dashinfer_lab.engine.event_queue import EventQueue
 from dashinfer_lab.engine.mailbox import Mailbox
+from dashinfer_lab.engine.waiting import Deadline
 from dashinfer_lab.errors import (
     DeadlineError,
     NonFiniteError,
@@ -25,8 +28,8 @@ __all__ = ["RequestHandle"]
 class RequestHandle:
     """Iterate for `TokenEvent`s; leaving the loop early, or dropping the handle, cancels.
 
-    One consumer at a time. The last event has a finish_reason; after one of "error" the error is
-    raised. What was received is kept, so that `output` has the partial answer after an interrupt.
+    Several consumers share the events. The last one has a finish_reason; after one of "error" the
+    error is raised. What was received is kept: `output` has the partial answer after an interrupt.
     """
 
     def __init__(
@@ -45,6 +48,8 @@ class RequestHandle:
         self._received: Final[list[TokenEvent]] = []
         self._token_text: Final = token_text
         self._num_taken = 0
+        self._mailbox: Final = mailbox
+        self._reading: Final = threading.Lock()
         self._cancel: Final = weakref.finalize(self, mailbox.cancel, request_id)
         # At exit the engine closes anyway.
         self._cancel.atexit = False
@@ -81,19 +86,38 @@ class RequestHandle:
 
     def get(self, timeout: float | None = None) -> TokenEvent | None:
         """Wait for the next event; None after the last. Raises `TimeoutError`, or its error."""
-        if self.finished:
-            error = self._received[-1].error
-            if error is not None:
-                raise error
-            return None
+        left = Deadline(timeout)
+        while not (timeout == 0 and self._reading.locked()):
+            with self._reading:
+                if self.finished:
+                    return self._raise_error()
+                try:
+                    return self._receive(left.slice())
+                except Empty:
+                    if left.over:
+                        break
+        raise TimeoutError(f"request {self.request_id}: no token in {timeout} s")
+
+    def _receive(self, timeout: float) -> TokenEvent:
+        """Take an event that comes within a time, or raise `Empty`."""
+        if timeout > 0 and self._events.empty():
+            self._mailbox.require_other_thread()
         try:
             event = self._events.take(timeout)
         except Empty:
-            raise TimeoutError(f"request {self.request_id}: no token in {timeout} s") from None
+            # An interrupt may have come between taking the last event and keeping it.
+            if self._events.last is None or not self._events.empty():
+                raise
+            event = self._events.last
         self._received.append(event)
         if event.finish_reason is not None:
             self._cancel.detach()
         return event
+
+    def _raise_error(self) -> None:
+        error = self._received[-1].error
+        if error is not None:
+            raise error
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call back, on the engine's thread, for each event that comes; at once if one is there.
@@ -115,7 +139,10 @@ class RequestHandle:
         An error of this request alone is finish_reason "error"; one of the engine is raised.
         """
         try:
-            ended = self.finished or self._events.wait_for_end(timeout)
+            ended = self.finished or self._events.last is not None
+            if not ended:
+                self._mailbox.require_other_thread()
+                ended = self._events.wait_for_end(timeout)
         except BaseException:
             self.cancel()
             raise
@@ -132,8 +159,9 @@ class RequestHandle:
     @property
     def num_events(self) -> int:
         """Events that have come so far, one a token and perhaps one more for the end."""
-        while not self.finished and not self._events.empty():
-            self.get()
+        with suppress(TimeoutError):  # another consumer is reading
+            while not self.finished and not self._events.empty():
+                self.get(0)
         return len(self._received)
 
     @property

@@ -8,6 +8,7 @@ from typing import Final
 
 from dashinfer_lab.engine.batch import ModelRunner
 from dashinfer_lab.engine.core import EngineCore
+from dashinfer_lab.engine.foreign import described
 from dashinfer_lab.engine.mailbox import Mailbox
 from dashinfer_lab.engine.options import EngineOptions
 from dashinfer_lab.engine.waiting import join
@@ -59,16 +60,19 @@ class EngineLoop:
             ):
                 if self.core.has_work:
                     self.core.step()
-        except Exception as error:  # noqa: BLE001  # whatever it was, all callers must hear of it
+        except BaseException as error:  # noqa: BLE001  # all callers must hear of it
             self.mailbox.close(_stopped_by(error))
         finally:
             self._end()
 
     def _end(self) -> None:
         self.mailbox.close(_closed)
+        reason = self.mailbox.closed_by or _closed
         # What was posted before the closing, and after the last collection, ends too.
-        self.mailbox.collect(self.core.add, self.core.cancel, idle=False)
-        self.core.fail_all(self.mailbox.closed_by or _closed)
+        self.mailbox.collect(
+            lambda request: self.core.refuse(request, reason()), self.core.cancel, idle=False
+        )
+        self.core.fail_all(reason)
         try:
             self._runner.close()
         except Exception as error:  # noqa: BLE001  # told by close()
@@ -79,14 +83,15 @@ def _closed() -> EngineClosedError:
     return EngineClosedError("the engine is closed; make a new one")
 
 
-def _stopped_by(cause: Exception) -> Callable[[], DashInferLabError]:
+def _stopped_by(cause: BaseException) -> Callable[[], DashInferLabError]:
     """Make errors of one cause: one each, since raising an error writes its traceback into it."""
 
     def error() -> DashInferLabError:
         fresh = EngineError(
             str(cause)
             if isinstance(cause, EngineError)
-            else (f"the engine has stopped after an error of its own: {cause!r}; make a new one")
+            else f"the engine has stopped after an error of its own: {described(cause)}; make a "
+            "new one"
         )
         fresh.__cause__ = cause.__cause__ if isinstance(cause, EngineError) else cause
         return fresh

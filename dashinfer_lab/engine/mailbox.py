@@ -39,6 +39,7 @@ class Mailbox:
         self._submitted: Final[deque[Request]] = deque()
         self._cancelled: Final[deque[int]] = deque()
         self._closed_by: Callable[[], DashInferLabError] | None = None
+        self._collector: threading.Thread | None = None
         self.num_refused = 0
 
     @property
@@ -55,7 +56,8 @@ class Mailbox:
         """Post requests, all or none. A full queue refuses, or lets the caller wait."""
         self._require_collector()
         with self._lock:
-            if block and len(requests) <= self._max_queued:
+            if block and len(requests) <= self._max_queued and self._is_full(len(requests)):
+                self.require_other_thread()
                 wait_until(self._room, lambda: not self._is_full(len(requests)))
             if self._is_full(len(requests)):
                 self.num_refused += len(requests)
@@ -101,15 +103,25 @@ class Mailbox:
         self, add: Callable[[Request], None], cancel: Callable[[int], None], *, idle: bool
     ) -> bool:
         """Hand over what was posted, waiting for it when idle; False once closed."""
+        self._collector = threading.current_thread()
         with self._lock:
             self._room.notify_all()
             while idle and self._closed_by is None and not (self._submitted or self._cancelled):
                 self._news.wait()
             while self._submitted:
-                add(self._submitted.popleft())
+                add(self._submitted[0])  # stays here until it is taken: none gets lost
+                self._submitted.popleft()
             while self._cancelled:
                 cancel(self._cancelled.popleft())
             return self._closed_by is None
+
+    def require_other_thread(self) -> None:
+        """Raise `EngineError` on the thread that collects, which would wait for itself."""
+        if threading.current_thread() is self._collector:
+            raise EngineError(
+                "this is the engine's own thread, on which subscribers and logits processors run: "
+                "it would wait for itself; ask from another thread"
+            )
 
     def _require_collector(self) -> None:
         if self._is_fork:

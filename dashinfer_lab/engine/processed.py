@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.engine.draws import DrawArrays, draw_words
+from dashinfer_lab.engine.foreign import described
 from dashinfer_lab.errors import SamplingError
 from dashinfer_lab.sampling import LogitEdits, SamplingState
 from jit_kernels.compiler import Compiler
@@ -50,8 +51,8 @@ class ProcessedDraws:
             return
         try:
             changed = _called(state.process, logits)
-        except Exception as error:
-            raise SamplingError(f"a logits processor failed: {error!r:.300}") from error
+        except BaseException as error:
+            raise SamplingError(f"a logits processor failed: {described(error)}") from error
         token_id = self._drawn(state, changed)
         draws.tokens_out[row] = token_id
         if token_id != NO_TOKEN:

@@ -12,22 +12,47 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, TypeVar
 
-__all__ = ["SLICE_SECONDS", "join", "take", "wait_until"]
+from dashinfer_lab.errors import RequestError
+
+__all__ = ["SLICE_SECONDS", "Deadline", "join", "take", "wait_until"]
 
 SLICE_SECONDS: Final = 0.1
 
 T = TypeVar("T")
 
 
+class Deadline:
+    """The time that is left of a wait of so many seconds; None is no limit.
+
+    Raises `RequestError` for what is no number.
+    """
+
+    def __init__(self, timeout: float | None) -> None:
+        is_number = isinstance(timeout, int | float) and timeout == timeout
+        if timeout is not None and not is_number:
+            raise RequestError(f"timeout={timeout!r:.80} must be a number of seconds, or None")
+        self._end: Final = None if timeout is None else time.monotonic() + timeout
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left."""
+        return self._end is not None and time.monotonic() >= self._end
+
+    def slice(self) -> float:
+        """Seconds to wait before the interpreter looks for signals again."""
+        if self._end is None:
+            return SLICE_SECONDS
+        return min(max(self._end - time.monotonic(), 0.0), SLICE_SECONDS)
+
+
 def take(queue: SimpleQueue[T], timeout: float | None = None) -> T:
     """Take the next item; raises `queue.Empty` after `timeout` seconds."""
-    deadline = None if timeout is None else time.monotonic() + timeout
+    deadline = Deadline(timeout)
     while True:
-        left = SLICE_SECONDS if deadline is None else deadline - time.monotonic()
         try:
-            return queue.get(timeout=min(max(left, 0.0), SLICE_SECONDS))
+            return queue.get(timeout=deadline.slice())
         except Empty:
-            if left <= SLICE_SECONDS and deadline is not None:
+            if deadline.over:
                 raise
 
 

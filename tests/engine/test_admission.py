@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from dashinfer_lab.engine import EngineOptions
+from dashinfer_lab.engine import EngineOptions, RequestOptions
 from dashinfer_lab.errors import ConfigError, RequestError
 from dashinfer_lab.sampling import SamplingParams
 from tests.engine.conftest import MakeEngine
@@ -32,6 +34,19 @@ def test_a_prompt_that_is_no_list_of_known_ids_is_refused(
         engine.submit(token_ids)
     with pytest.raises(RequestError, match=message):
         engine.compute_logits(token_ids)
+    assert engine.submit([1]).completion(timeout=30).finish_reason == "length"
+
+
+@pytest.mark.parametrize("value", [5, "x", {"n": 1}, RequestOptions], ids=str)
+def test_options_and_params_of_another_kind_are_refused(
+    make_engine: MakeEngine, value: Any
+) -> None:
+    engine = make_engine()
+
+    with pytest.raises(RequestError, match="options=.*give RequestOptions"):
+        engine.submit([1], options=value)
+    with pytest.raises(RequestError, match="params=.*give SamplingParams"):
+        engine.submit_choices([1], value)
     assert engine.submit([1]).completion(timeout=30).finish_reason == "length"
 
 

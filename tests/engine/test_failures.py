@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import pytest
 
 from dashinfer_lab.engine import Chunk, ChunkResult, Engine
+from dashinfer_lab.engine.request import Request
+from dashinfer_lab.engine.scheduler import Scheduler
 from dashinfer_lab.errors import EngineClosedError, EngineError, NonFiniteError
 from dashinfer_lab.events import StepEvent
 from dashinfer_lab.sampling import SamplingParams
@@ -100,6 +102,39 @@ def test_a_model_that_draws_no_token_is_an_engine_error(make_engine: MakeEngine)
         make_engine(Silent()).compute_logits([1])
 
 
+def test_a_request_that_cannot_be_taken_hears_of_it_as_all_others_do(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+    engine = make_engine(FakeRunner(before_step=gate))
+    running = engine.submit([1], LONG)
+    gate.wait_for_step()
+
+    def add(scheduler: Scheduler, request: Request) -> None:
+        raise ZeroDivisionError(f"a fault of {scheduler} with {request}")
+
+    monkeypatch.setattr(Scheduler, "add", add)
+    lost, behind = engine.submit([2], LONG), engine.submit([3], LONG)
+    gate.open()
+
+    for handle in (running, lost, behind):
+        with pytest.raises(EngineError, match="error of its own: ZeroDivisionError"):
+            handle.completion(timeout=30)
+
+
+class Unprintable(Exception):
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_an_error_that_cannot_be_printed_is_told_by_its_kind(make_engine: MakeEngine) -> None:
+    def fail(chunks: Sequence[Chunk]) -> None:
+        raise Unprintable(chunks)
+
+    with pytest.raises(EngineError, match="Unprintable, which cannot be printed"):
+        make_engine(FakeRunner(before_step=fail)).submit([1]).completion(timeout=30)
+
+
 def test_closing_ends_open_requests_and_refuses_new_ones(make_engine: MakeEngine) -> None:
     gate = Gate()
     runner = FakeRunner(before_step=gate)
@@ -185,14 +220,15 @@ def test_a_model_that_fails_to_close_is_told_once() -> None:
     engine.close()
 
 
+@pytest.mark.parametrize("error", [ValueError("no widget"), SystemExit(1)], ids=["error", "exit"])
 def test_a_subscriber_that_fails_is_dropped_and_the_rest_goes_on(
-    make_engine: MakeEngine, caplog: pytest.LogCaptureFixture
+    make_engine: MakeEngine, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     engine = make_engine()
     seen: list[StepEvent] = []
 
     def broken(event: StepEvent) -> None:
-        raise ValueError("no widget")
+        raise error
 
     engine.subscribe(broken)
     engine.subscribe(seen.append)

@@ -193,11 +193,16 @@ def test_skip_special_tokens_reaches_the_decoder(make_engine: MakeEngine) -> Non
     assert seen == [False, True]
 
 
-def test_a_decoder_that_raises_ends_its_request_only(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize(
+    "error", [ValueError("no such token"), SystemExit(1)], ids=["error", "exit"]
+)
+def test_a_decoder_that_raises_ends_its_request_only(
+    make_engine: MakeEngine, error: BaseException
+) -> None:
     class Fragile(LetterDecoder):
         def push(self, token_id: int, /) -> str:
             if token_id == bad:
-                raise ValueError("no such token")
+                raise error
             return super().push(token_id)
 
     runner = FakeRunner()

@@ -5,11 +5,16 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
 
 import pytest
 
+from dashinfer_lab.engine import Engine
 from dashinfer_lab.errors import EngineBusyError, EngineError, RequestError
+from dashinfer_lab.events import StepEvent
 from dashinfer_lab.sampling import SamplingParams
 from tests.engine.conftest import MakeEngine
 from tests.engine.fake_runner import FakeRunner, Gate
@@ -109,6 +114,60 @@ def test_who_asks_to_wait_gets_through_a_queue_shorter_than_the_work(
     assert [handle.completion(timeout=30).token_ids for handle in handles] == [
         runner.answer([i], 11) for i in range(20)
     ]
+
+
+ASK: dict[str, Callable[[Engine], object]] = {
+    "an answer": lambda engine: engine.submit([1]).completion(),
+    "a token": lambda engine: engine.submit([1]).get(),
+    "tokens": lambda engine: list(engine.submit([1])),
+    "logits": lambda engine: engine.compute_logits([1]),
+    "room": lambda engine: [engine.submit([1], block=True) for _ in range(3)],
+}
+
+
+@pytest.mark.parametrize("ask", ASK.values(), ids=ASK)
+def test_who_would_wait_on_the_engine_s_own_thread_is_told(
+    make_engine: MakeEngine, ask: Callable[[Engine], object]
+) -> None:
+    runner = FakeRunner()
+    engine = make_engine(runner, max_queued=2)
+    told: list[EngineError] = []
+
+    def wait(event: StepEvent) -> None:
+        del event
+        end()
+        with pytest.raises(EngineError, match="own thread") as caught:
+            ask(engine)
+        told.append(caught.value)
+
+    end = engine.subscribe(wait)
+    assert engine.submit([5], GREEDY).completion(timeout=30).token_ids == runner.answer([5], 11)
+    assert len(told) == 1
+    assert engine.compute_logits([1]).shape == (1, 97)
+
+
+def test_several_consumers_share_the_tokens_and_all_hear_of_the_end(
+    make_engine: MakeEngine,
+) -> None:
+    runner = FakeRunner()
+    handle = make_engine(runner).submit([1], SamplingParams(temperature=0, max_tokens=60))
+
+    def consume(_: int) -> list[int]:
+        return [token for event in iter(handle.get, None) if (token := event.token_id) is not None]
+
+    with ThreadPoolExecutor(3) as pool:
+        shares = list(pool.map(consume, range(3)))
+    assert sorted(chain(*shares)) == sorted(runner.answer([1], 60))
+    assert handle.output.token_ids == runner.answer([1], 60)
+
+
+@pytest.mark.parametrize("timeout", ["soon", float("nan"), [1]], ids=str)
+def test_a_timeout_that_is_no_number_is_refused(make_engine: MakeEngine, timeout: Any) -> None:
+    handle = make_engine().submit([1], GREEDY)
+
+    for wait in (handle.get, handle.completion):
+        with pytest.raises(RequestError, match="timeout="):
+            wait(timeout)
 
 
 def test_an_idle_engine_takes_no_processor_time(make_engine: MakeEngine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -332,16 +333,23 @@ def raising(output: list[int], logits: Logits) -> Logits:
     return logits
 
 
+def exiting(output: list[int], logits: Logits) -> Logits:
+    if len(output) == 2:
+        sys.exit("as an interrupted notebook may")
+    return logits
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
         (raising, "a fault of its own"),
+        (exiting, "SystemExit"),
         (lambda output, logits: None, "returned shape"),
         (lambda output, logits: logits[:5], "returned shape"),
         (lambda output, logits: logits * np.nan, "returned NaN"),
         (lambda output, logits: logits - np.inf, "no token may be drawn"),
     ],
-    ids=["raises", "returns nothing", "returns too few", "returns nan", "excludes all"],
+    ids=["raises", "exits", "returns nothing", "returns too few", "returns nan", "excludes all"],
 )
 def test_a_function_that_fails_ends_its_request_only(
     llm: LLM, function: Callable[..., Any], reason: str
@@ -354,5 +362,6 @@ def test_a_function_that_fails_ends_its_request_only(
     assert outputs[0].finish_reason == "error"
     assert isinstance(outputs[0].error, SamplingError)
     assert reason in str(outputs[0].error)
-    assert outputs[0].token_ids == (outputs[1].token_ids[:2] if function is raising else [])
+    drawn = outputs[1].token_ids[:2] if function in (raising, exiting) else []
+    assert outputs[0].token_ids == drawn
     assert outputs[1] == answer(llm, greedy)
