@@ -19,7 +19,7 @@ from dashinfer_lab.allspark._allspark import (
 )
 from dashinfer_lab.allspark.engine_stat import AsEngineStat
 from dashinfer_lab.allspark.generation_config import ASGenerationConfigBuilder
-from dashinfer_lab.allspark.model_config import AsModelConfig
+from dashinfer_lab.allspark.model_config import AsModelConfig, require_text
 from dashinfer_lab.allspark.quantization import QuantizeConfig, scheme_of
 from dashinfer_lab.allspark.result_queue import GeneratedElements, ResultQueue
 from dashinfer_lab.allspark.serialize import (
@@ -33,7 +33,7 @@ from dashinfer_lab.errors import ConfigError, EngineError, RequestError
 
 __all__ = ["ClientEngine", "Engine", "Started", "TargetDevice"]
 
-Started = tuple[AsStatus, RequestId | None, ResultQueue]
+Started = tuple[AsStatus, RequestId, ResultQueue]
 """What starting a request came to, its handle, and the queue of its results."""
 
 GenerateConfig = Mapping[str, Any] | ASGenerationConfigBuilder | None
@@ -84,9 +84,8 @@ class Engine:
 
     def build_model_from_config_struct(self, as_model_config_struct: AsModelConfig) -> AsStatus:
         """Load a model; raises where it cannot be."""
-        name = as_model_config_struct.model_name
-        if not name:
-            raise ConfigError("model_name is empty: give a name")
+        name = _config(as_model_config_struct).model_name
+        require_text("model_name", name)
         if name in self._models:
             raise ConfigError(f"a model named {name!r} is loaded already: release_model it first")
         self._models[name] = ServedModel(as_model_config_struct)
@@ -120,13 +119,15 @@ class Engine:
         """Begin to generate. inputs: `{"input_ids": ids}`, ids alone, or text.
 
         ids: [n] or [1, n] whole numbers, as list, NumPy array or DLPack. A request that cannot be
-        served has no handle, and its queue's Get raises why.
+        served has a handle that names none, and its queue's Get raises why.
         """
         model = self._model(model_name)
         try:
             request = model.start(inputs, _as_mapping(generate_config))
         except (RequestError, EngineError) as error:
-            return status_of(error), None, ResultQueue(error)
+            # A handle of its own: None, where all are meant, would end everybody's.
+            refused = RequestId("refused", ResultQueue(error))
+            return status_of(error), refused, refused.queue
         return _OK, request, request.queue
 
     def start_request_ids(
@@ -179,19 +180,19 @@ class Engine:
     def get_wait(self, model_name: str, result_queue: ResultQueue) -> GeneratedElements | None:
         """Wait for new tokens of a request, as its queue's Get does."""
         self._model(model_name)
-        return result_queue.Get()
+        return _queue(result_queue).Get()
 
     def get_no_wait(self, model_name: str, result_queue: ResultQueue) -> GeneratedElements | None:
         """Take the new tokens of a request, as its queue's GetNoWait does."""
         self._model(model_name)
-        return result_queue.GetNoWait()
+        return _queue(result_queue).GetNoWait()
 
     def get_request_status(
         self, model_name: str, result_queue: ResultQueue
     ) -> GenerateRequestStatus:
         """How far a request is, as its queue's GenerateStatus does."""
         self._model(model_name)
-        return result_queue.GenerateStatus()
+        return _queue(result_queue).GenerateStatus()
 
     def get_op_profiling_info(self, model_name: str) -> str:
         """Times by operator, prefill and decode apart; needs do_profiling or AS_PROFILE=ON."""
@@ -248,6 +249,20 @@ class Engine:
 
 ClientEngine = Engine
 """DashInfer's engine of several processes: one process serves all cores here."""
+
+
+def _config(given: object) -> AsModelConfig:
+    if not isinstance(given, AsModelConfig):
+        raise ConfigError(f"{given!r:.80} is no model's configuration: give an AsModelConfig")
+    return given
+
+
+def _queue(given: object) -> ResultQueue:
+    if not isinstance(given, ResultQueue):
+        raise ConfigError(
+            f"result_queue={given!r:.80} is not possible: give the one that start_request returned"
+        )
+    return given
 
 
 def _as_mapping(config: object) -> Mapping[str, Any]:

@@ -157,9 +157,13 @@ def _ends(given: Mapping[str, Any]) -> dict[str, Any]:
     if not _flag(given, "early_stopping", True):
         return {"ignore_eos": True}
     ends = given.get("eos_token_id", -1)
+    if not isinstance(ends, int | list | tuple):
+        raise RequestError(
+            f"eos_token_id={ends!r:.80} is not possible: give a token id, or a list of them"
+        )
     if ends == -1:
         return {}
-    ids = cast("list[int]", ends) if isinstance(ends, list | tuple) else [ends]
+    ids = [ends] if isinstance(ends, int) else cast("list[int]", ends)
     return {"ignore_eos": True, "stop_token_ids": list(ids)}
 
 
@@ -172,10 +176,14 @@ def _logprobs(given: Mapping[str, Any]) -> dict[str, int]:
 
 def _refuse_absent(config: Mapping[str, Any]) -> None:
     for name, neutral in _NEUTRAL.items():
-        if name in config and not any(config[name] == value for value in neutral):
+        if name not in config:
+            continue
+        value = config[name]
+        # Compared only where it is of a kind with a plain answer; an array's is an array.
+        is_plain = value is None or isinstance(value, bool | int | float | str)
+        if not is_plain or value not in neutral:
             raise ConfigError(
-                f"{name}={config[name]!r:.80} is not possible here: leave it out, or "
-                f"{neutral[-1]!r}"
+                f"{name}={value!r:.80} is not possible here: leave it out, or {neutral[-1]!r}"
             )
 
 

@@ -13,7 +13,7 @@ from dashinfer_lab.engine.loading import MAX_LOGIT_ROWS
 from dashinfer_lab.errors import ConfigError
 from jit_kernels.kv_layout import PAGE_SIZE
 
-__all__ = ["AsModelConfig", "load_arguments", "model_source"]
+__all__ = ["AsModelConfig", "load_arguments", "model_source", "require_text"]
 
 _GRAPH_SUFFIXES = (".dimodel", ".asgraph")
 _CACHE_DTYPES = {AsCacheMode.AsCacheDefault: "auto", AsCacheMode.AsCacheQuantI8: "int8"}
@@ -90,14 +90,19 @@ def load_arguments(config: AsModelConfig) -> dict[str, Any]:
 def model_source(config: AsModelConfig) -> str | Path:
     """What `LLM` is to load: the directory behind a graph file's name, or the path as it is."""
     given = config.model_path
-    if not given:
-        raise ConfigError("model_path is empty: give the model's path")
+    require_text("model_path", given)
     path = expanded(given)
     if path.suffix not in _GRAPH_SUFFIXES:
         return given
     directory = path.parent if path.is_file() else path.with_suffix("")
     _require_beside(directory, config.weights_path)
     return directory
+
+
+def require_text(name: str, value: object) -> None:
+    """Raise ConfigError for what is neither a path nor a text, or an empty one."""
+    if not isinstance(value, str | Path) or value == "":
+        raise ConfigError(f"{name}={value!r:.80} is not possible: give a text that is not empty")
 
 
 def _require_beside(directory: Path, weights_path: str) -> None:

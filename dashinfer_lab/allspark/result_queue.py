@@ -11,7 +11,9 @@ misses none; after `sync_request` it comes at once.
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +21,7 @@ import numpy as np
 
 from dashinfer_lab.allspark._allspark import AsStatus, GenerateRequestStatus, status_of
 from dashinfer_lab.engine import RequestHandle
-from dashinfer_lab.errors import DashInferLabError
+from dashinfer_lab.errors import DashInferLabError, RequestError
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.outputs import TokenEvent
 
@@ -70,7 +72,7 @@ class GeneratedElements:
 
 
 class ResultQueue:
-    """One consumer at a time. Dropped together with its handle, it cancels the request.
+    """Several consumers share the tokens. Dropped together with its handle, it cancels the request.
 
     Of a request that was refused, every Get raises the reason.
     """
@@ -80,6 +82,7 @@ class ResultQueue:
         self._num_drawn = 0
         self._last: TokenEvent | None = None
         self._synced = False
+        self._reading: Final = threading.Lock()
         self._handle: RequestHandle | None = None
         if isinstance(handle, DashInferLabError):
             self._last = TokenEvent(None, "", finish_reason="error", error=handle)
@@ -96,7 +99,13 @@ class ResultQueue:
 
     def GetWithTimeout(self, timeout_ms: float) -> GeneratedElements | None:
         """Wait at most so many milliseconds for new tokens; else None. Raises its error."""
-        return self._get(timeout_ms / 1000)
+        try:
+            seconds = timeout_ms / 1000
+        except TypeError as error:
+            raise RequestError(
+                f"timeout_ms={timeout_ms!r:.80} must be a number of milliseconds"
+            ) from error
+        return self._get(seconds)
 
     def GenerateStatus(self) -> GenerateRequestStatus:
         """How far the request is, as its consumer knows it; see the drawing above."""
@@ -154,31 +163,33 @@ class ResultQueue:
             if left is not None and left <= 0:
                 return None
             self._take(left)
-        if self._pending:
-            return self._element()
+        element = self._element()
+        if element is not None:
+            return element
         if self.error is not None:
             raise self.error
         return None
 
     def _take(self, timeout: float | None) -> None:
-        """Receive what is there, waiting for the first so long."""
-        while self._last is None and self._handle is not None:
-            try:
-                event = self._handle.get(timeout)
-            except TimeoutError:
-                return
-            timeout = 0
-            if event is None:
-                return
-            if event.token_id is not None:
-                self._pending.append(event)
-                self._num_drawn += 1
-            if event.finish_reason is not None:
-                self._last = event
+        """Receive what is there, waiting for the first so long; another consumer may wait, too."""
+        handle = self._handle
+        if handle is None or (timeout == 0 and self._reading.locked()):
+            return
+        with self._reading, suppress(TimeoutError):
+            while self._last is None and (event := handle.get(timeout)) is not None:
+                timeout = 0
+                if event.token_id is not None:
+                    self._pending.append(event)
+                    self._num_drawn += 1
+                if event.finish_reason is not None:
+                    self._last = event
 
-    def _element(self) -> GeneratedElements:
-        events = tuple(self._pending)
-        self._pending.clear()
+    def _element(self) -> GeneratedElements | None:
+        with self._reading:
+            events = tuple(self._pending)
+            self._pending.clear()
+        if not events:
+            return None
         metrics = None if self._last is None else self._last.metrics
         rated = [event.logprobs for event in events if event.logprobs is not None]
         return GeneratedElements(

@@ -56,10 +56,14 @@ class ServedModel:
         self._requests[name] = queue
         return RequestId(name, queue)
 
-    def find(self, request: RequestId | None) -> list[ResultQueue] | None:
-        """The queue of a request, or of all; None for one that was released or is another's."""
+    def find(self, request: object) -> list[ResultQueue] | None:
+        """The queue of a request, or of all for None; None for what is no request of this model."""
         if request is None:
-            return list(self._requests.values())
+            # References first, at once: other threads add and drop requests meanwhile.
+            found = [reference() for reference in self._requests.valuerefs()]
+            return [queue for queue in found if queue is not None]
+        if not isinstance(request, RequestId):
+            return None
         known = self._requests.get(request.name) is request.queue
         return [request.queue] if known else None
 
@@ -73,7 +77,7 @@ class ServedModel:
     def stop(self) -> None:
         """Take no more requests and end those that are open."""
         self.started = False
-        for queue in list(self._requests.values()):
+        for queue in self.find(None) or ():
             queue.cancel()
 
     def stat(self) -> AsEngineStat:

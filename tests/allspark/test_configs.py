@@ -226,6 +226,22 @@ def test_a_model_that_is_not_there_is_an_error_and_leaves_nothing(tmp_path: Path
     assert repr(engine).endswith("no models>")
 
 
+@pytest.mark.parametrize(
+    "config",
+    [None, 5, {"model_name": 5}, {"model_name": ""}, {"model_path": 5}, {"model_path": ""}],
+    ids=str,
+)
+def test_what_is_no_configuration_is_refused(tiny: Path, config: Any) -> None:
+    given = config
+    if isinstance(config, dict):
+        given = allspark.AsModelConfig(**{"model_name": "m", "model_path": str(tiny), **config})
+    engine = allspark.Engine()
+
+    with pytest.raises(ConfigError, match="AsModelConfig|model_name=|model_path="):
+        engine.install_model(given)
+    assert repr(engine).endswith("no models>")
+
+
 def test_a_name_is_taken_once(engine: allspark.Engine, tiny: Path) -> None:
     with pytest.raises(ConfigError, match="release_model"):
         engine.install_model(allspark.AsModelConfig(model_name="tiny", model_path=str(tiny)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dashinfer_lab.allspark import ASGenerationConfigBuilder
@@ -97,6 +98,7 @@ def test_lengths_ends_and_defaults(config: dict[str, Any], field: str, value: An
         ("vocab", {"a": 1}),
         ("temprature", 1.0),
         ("top_n", 5),
+        ("num_beams", np.array([1, 1])),
     ],
 )
 def test_what_is_not_here_is_refused_by_name(key: str, value: Any) -> None:
@@ -115,6 +117,8 @@ def test_what_is_not_here_is_refused_by_name(key: str, value: Any) -> None:
         ("min_length", True),
         ("seed", "x"),
         ("stop_words_ids", [5]),
+        ("eos_token_id", np.array([1, 2])),
+        ("eos_token_id", "x"),
     ],
 )
 def test_values_without_sense_are_refused_by_name(key: str, value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -231,6 +232,7 @@ def test_a_queue_alone_keeps_its_request(engine: Engine) -> None:
         ([1], {"temperature": float("nan")}, AsStatus.ALLSPARK_PARAM_ERROR),
         ([1], {"user_request_id": 7}, AsStatus.ALLSPARK_PARAM_ERROR),
         ([1], {"top_logprobs": 11}, AsStatus.ALLSPARK_PARAM_ERROR),
+        ([1], {"eos_token_id": np.array([1, 2])}, AsStatus.ALLSPARK_PARAM_ERROR),
         ([1] * 128, {}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
         ([1] * 8, {"max_length": 8}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
     ],
@@ -240,12 +242,47 @@ def test_what_cannot_be_served_says_why_and_the_engine_goes_on(
 ) -> None:
     found, handle, queue = engine.start_request(NAME, inputs, config)
 
-    assert (found, handle) == (status, None)
+    assert found is status
+    assert engine.release_request(NAME, handle) is AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID
     assert queue.GenerateStatus() is GenerateRequestStatus.InternalError
     for get in (queue.Get, queue.GetNoWait):
         with pytest.raises(RequestError):
             get()
     assert answer(engine, PROMPT)
+
+
+def test_who_lets_go_of_a_refused_request_ends_no_other(engine: Engine) -> None:
+    _, kept, queue = engine.start_request(NAME, PROMPT, GREEDY)
+    _, refused, _ = engine.start_request(NAME, [])
+    for let_go in (engine.stop_request, engine.release_request):
+        assert let_go(NAME, refused) is AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID
+
+    assert engine.sync_request(NAME, kept) is AsStatus.ALLSPARK_SUCCESS
+    assert queue.GenerateStatus() is GenerateRequestStatus.GenerateFinished
+
+
+def test_a_request_may_be_waited_for_by_several_threads(engine: Engine) -> None:
+    _, handle, queue = engine.start_request(NAME, PROMPT, GREEDY)
+    with ThreadPoolExecutor(3) as pool:
+        statuses = list(pool.map(lambda _: engine.sync_request(NAME, None), range(3)))
+
+    assert statuses == [AsStatus.ALLSPARK_SUCCESS] * 3
+    element = queue.Get()
+    assert element is not None
+    assert element.ids_from_generate == answer(engine, PROMPT)
+    assert engine.release_request(NAME, handle) is AsStatus.ALLSPARK_SUCCESS
+
+
+@pytest.mark.parametrize("stranger", [5, "request-0", object], ids=str)
+def test_what_is_no_request_or_no_queue_is_told(engine: Engine, stranger: Any) -> None:
+    for call in (engine.sync_request, engine.stop_request, engine.release_request):
+        assert call(NAME, stranger) is AsStatus.ALLSPARK_ILLEGAL_REQUEST_ID
+    for get in (engine.get_wait, engine.get_no_wait, engine.get_request_status):
+        with pytest.raises(ConfigError, match="result_queue="):
+            get(NAME, stranger)
+    _, _, queue = engine.start_request(NAME, PROMPT)
+    with pytest.raises(RequestError, match="timeout_ms="):
+        queue.GetWithTimeout("soon")  # type: ignore[arg-type]
 
 
 def test_a_model_that_is_not_there_is_named_with_those_that_are(engine: Engine) -> None:
