@@ -1,28 +1,31 @@
 """How much work one rendering of a chat template may do; knows no template language.
 
-A character made costs one unit, a turn of a loop 64, a call 512. A template that would run for
-minutes or fill the memory stops within a few seconds. What a chat needs grows with the chat, and
-so does the budget.
+A character made costs one unit, a place in a list 8, a turn of a loop 64, a call 512, and ten
+seconds are the end of all: a template that would run for minutes or fill the memory stops before.
+What a chat needs grows with the chat, and so does the budget.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sized
+from time import monotonic
 from typing import Any, cast
 
 __all__ = ["Budget", "BudgetExceededError"]
 
 _STEP = 64
 _CALL = 512
-_WORK_LIMIT = 64 << 20
+_WORK_LIMIT = 32 << 20
 _WORK_PER_CHARACTER = 256
+_SECONDS_LIMIT = 10.0
 _SIZE_LIMIT = 16 << 20
+_PLACE = 8
 _PART = 64
+_DEPTH_LIMIT = 100
 _EXPONENT_LIMIT = 64
 _INTEGER_BITS_LIMIT = 4096
-_PADDING_LIMIT = 1024
-_PADDING = {"center", "ljust", "rjust", "zfill", "expandtabs", "indent"}
+
+_LISTS = (list, tuple, set, frozenset, MappingView)
 
 
 class BudgetExceededError(Exception):
@@ -32,14 +35,18 @@ class BudgetExceededError(Exception):
 class Budget:
     """Counts the work of rendering a chat of `num_characters`."""
 
-    def __init__(self, num_characters: int = 0) -> None:
+    def __init__(self, num_characters: int = 0, clock: Callable[[], float] = monotonic) -> None:
         self._left = _WORK_LIMIT + _WORK_PER_CHARACTER * num_characters
+        self._clock = clock
+        self._end_seconds = clock() + _SECONDS_LIMIT
 
     def spend(self, units: int) -> None:
-        """Take `units` off. Raises BudgetExceededError when none are left."""
+        """Take `units` off. Raises BudgetExceededError when none are left, or no time."""
         self._left -= units
         if self._left < 0:
             raise BudgetExceededError("the template does more work than is allowed")
+        if self._clock() > self._end_seconds:
+            raise BudgetExceededError(f"the template takes longer than {_SECONDS_LIMIT:.0f} s")
 
     def call(self) -> None:
         """Count one call of a function, macro or filter."""
@@ -58,33 +65,56 @@ class Budget:
             yield item
 
     def made(self, value: Any) -> Any:
-        """Count the size of a value, parts included, and return it."""
-        pending = [value]
+        """Count the size of a value, parts included, and return it; an iterator counts later."""
+        if isinstance(value, Iterator):
+            self.spend(_PART)
+            return self._counted(cast("Iterator[Any]", value))
+        pending: list[tuple[object, int]] = [(value, 0)]
         while pending:
-            part = pending.pop()
+            part, depth = pending.pop()
+            if depth > _DEPTH_LIMIT:  # hashing it would overflow the stack
+                raise BudgetExceededError(f"the template nests lists {depth} deep")
             if isinstance(part, str | bytes):
                 self.size(len(part))
             elif isinstance(part, Mapping):
                 pairs = cast("Mapping[object, object]", part)
                 self.spend(_PART)
-                pending += [*pairs.keys(), *pairs.values()]
-            elif isinstance(part, list | tuple | set | frozenset):
+                pending += [(it, depth + 1) for pair in pairs.items() for it in pair]
+            elif isinstance(part, _LISTS):
                 items = cast("Iterable[object]", part)
-                pending += items
-                self.spend(_PART)
+                self.spend(_PART + _PLACE * len(cast("Sized", part)))
+                pending += [(it, depth + 1) for it in items]
+            elif isinstance(part, range):
+                self.size(_PLACE * len(part))
             elif isinstance(part, int) and part.bit_length() > _INTEGER_BITS_LIMIT:
                 raise BudgetExceededError("the template computes too large an integer")
             else:
                 self.spend(_PART)
         return value
 
+    def held(self, value: Any) -> Any:
+        """Count and return what a function is given, parts included, iterators as lists."""
+        if isinstance(value, Iterator):
+            value = list(self._counted(cast("Iterator[Any]", value)))
+        return self.made(value)
+
     def shown(self, value: Any) -> Any:
         """Count the size of a value, not that of its parts, and return it."""
-        if isinstance(value, str | bytes | list | tuple | dict | set):
-            self.size(len(cast("Sized", value)))
+        if isinstance(value, Iterator):
+            return self.made(value)
+        if isinstance(value, str | bytes):
+            self.size(len(value))
+        elif isinstance(value, list | tuple | dict | set | range | MappingView):
+            self.size(_PLACE * len(cast("Sized", value)))
         elif isinstance(value, int) and value.bit_length() > _INTEGER_BITS_LIMIT:
             raise BudgetExceededError("the template computes too large an integer")
         return value
+
+    def weight(self, value: Any) -> int:
+        """Count the size of a value, parts included, and return it."""
+        before = self._left
+        self.made(value)
+        return before - self._left
 
     def size(self, count: int) -> None:
         """Count `count` characters or elements about to be made."""
@@ -101,26 +131,7 @@ class Budget:
         if operator == "*":
             for repeated, times in ((left, right), (right, left)):
                 if isinstance(repeated, Sized) and isinstance(times, int):
-                    self.size(len(repeated) * max(0, times))
-        if operator == "%" and isinstance(left, str):
-            self.made(right)
-            self.before_call("format", (left,))
-
-    def before_call(self, name: str, arguments: tuple[Any, ...]) -> None:
-        """Refuse a text method or filter, called with its text first, that would grow too much."""
-        texts = [argument for argument in arguments if isinstance(argument, str)]
-        numbers = [abs(argument) for argument in arguments if isinstance(argument, int)]
-        if name in _PADDING:
-            if max(numbers, default=0) > _PADDING_LIMIT:
-                raise BudgetExceededError(f"the template pads by {max(numbers)}")
-            self.size(sum(map(len, texts)) * 8)
-            if name == "indent" and len(texts) > 1:
-                self.size(texts[0].count("\n") * len(texts[1]))
-        elif name == "replace" and len(texts) == 3:  # the text, the old part, the new part
-            self.size(len(texts[0]) + texts[0].count(texts[1]) * len(texts[2]))
-        elif name == "join":
-            parts = [part for part in arguments if isinstance(part, Sized)]
-            separator = max((len(text) for text in texts), default=0)
-            self.size(separator * max((len(part) for part in parts), default=0))
-        elif name in {"format", "format_map"} and texts and re.search(r"\d{4}|\*|\{.*\{", texts[0]):
-            raise BudgetExceededError("the template formats with a computed or very large width")
+                    each = 1 if isinstance(repeated, str) else _PLACE
+                    self.size(each * len(repeated) * max(0, times))
+        if operator == "-":  # of the keys of two mappings
+            self.made((left, right))

@@ -21,7 +21,8 @@ __all__ = ["ChatTemplate", "Message", "check_messages", "check_tools", "read_tem
 Message: TypeAlias = Mapping[str, object]
 """A turn: "role" and "content", and what else the model's template reads."""
 
-_SOURCE_LIMIT = 1 << 18
+_SOURCE_LIMIT = 1 << 16
+_ERROR_LIMIT = 2000
 
 
 class ChatTemplate:
@@ -75,8 +76,8 @@ class ChatTemplate:
             raise
         except Exception as error:  # a template can raise anything
             raise TokenizerError(
-                f"the chat template fails: {type(error).__name__}: {error}. Give another with "
-                "chat_template, or use generate with a prompt."
+                f"the chat template fails: {type(error).__name__}: {str(error)[:_ERROR_LIMIT]}. "
+                "Give another with chat_template, or use generate with a prompt."
             ) from error
         finally:
             BUDGET.reset(token)
@@ -157,7 +158,9 @@ def _compile(source: str, now: Callable[[], datetime]) -> Template:
     try:
         return sandbox(now).from_string(source)
     except Exception as error:  # the compiler raises SyntaxError and RecursionError of Python's too
-        raise TokenizerError(f"the chat template cannot be compiled: {error}") from error
+        raise TokenizerError(
+            f"the chat template cannot be compiled: {str(error)[:_ERROR_LIMIT]}"
+        ) from error
 
 
 def check_messages(messages: object) -> None:

@@ -96,6 +96,10 @@ def ours(source: str, scene: Mapping[str, Any]) -> str:
     return ChatTemplate(source, SPECIAL, lambda: NOW).render(given.pop("messages"), **given)
 
 
+GENERATING = {"llama-cpp-deepseek-r1"}
+"""Templates that make JSON of a generator, which is a list here, as it is in llama.cpp."""
+
+
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_seventy_templates_render_as_in_transformers(llama_cpp: Path, scene: str) -> None:
     sources = sorted((llama_cpp / "models" / "templates").glob("*.jinja"))
@@ -106,6 +110,9 @@ def test_the_seventy_templates_render_as_in_transformers(llama_cpp: Path, scene:
             expected = witness(source, SCENES[scene])
         except (jinja2.TemplateError, TypeError, AttributeError):
             refused += 1
+            if path.stem in GENERATING and "tools" in SCENES[scene]:
+                assert '"name": "get_weather"' in ours(source, SCENES[scene])
+                continue
             with pytest.raises(DashInferLabError):
                 ours(source, SCENES[scene])
             continue

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
-from dashinfer_lab.errors import TokenizerError
+from dashinfer_lab.errors import RequestError, TokenizerError
 from dashinfer_lab.tokenizer import budget
+from dashinfer_lab.tokenizer.budget import Budget, BudgetExceededError
 from dashinfer_lab.tokenizer.chat import ChatTemplate
+from tests.tokenizer.attacks import DEEP, LARGE
 
 MESSAGES = [{"role": "user", "content": "<b>\u4f60 '</b>"}]
 DOUBLE = (
@@ -156,3 +162,82 @@ def test_a_long_chat_is_within_the_budget() -> None:
     )
 
     assert len(ChatTemplate(source, {}).render(messages)) == 1000 * (4 + 999 + 1)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_what_would_be_too_large_is_refused_before_it_is_made(name: str) -> None:
+    with pytest.raises(TokenizerError, match="the template |is unsafe"):
+        render(LARGE[name])
+
+
+ALL_IN_LITTLE = """\
+import resource, sys
+from dashinfer_lab.errors import TokenizerError
+from dashinfer_lab.tokenizer.chat import ChatTemplate
+from tests.tokenizer import attacks
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+ChatTemplate("{{ messages | tojson }}", {}).render([{"role": "user", "content": "hi"}])
+before = peak()
+for source in getattr(attacks, sys.argv[1]).values():
+    try:
+        ChatTemplate(source, {}).render([{"role": "user", "content": "hi"}])
+        print("rendered:", source[:200])
+    except TokenizerError:
+        pass
+print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attacks", ["LARGE", "LONG", "DEEP"])
+def test_every_attack_ends_with_our_error_in_little_memory(attacks: str) -> None:
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    ended = subprocess.run(
+        [sys.executable, "-c", ALL_IN_LITTLE, attacks],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert int(ended.stdout) < 300 << 20  # some texts of 16 M characters, of 1 to 4 bytes
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_what_is_nested_too_deep_to_be_hashed_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = DEEP[name].replace("90000", "150")  # deeper than is allowed, not than the stack
+
+    with pytest.raises(TokenizerError, match="nests lists"):
+        render(source)
+
+
+def test_no_rendering_takes_longer_than_its_time() -> None:
+    seconds = iter([100.0, 109.0, 111.0])
+    counted = Budget(clock=lambda: next(seconds))
+    counted.spend(1)
+
+    with pytest.raises(BudgetExceededError, match="longer than 10 s"):
+        counted.spend(1)
+
+
+def test_a_refusal_is_cut_to_a_readable_length() -> None:
+    with pytest.raises(RequestError) as refused:
+        render("{{ raise_exception('x' * 100000) }}")
+    with pytest.raises(TokenizerError) as failed:
+        render("{{ {}['x' * 100000].y }}")
+
+    assert len(str(refused.value)) < 3000
+    assert len(str(failed.value)) < 3000
+
+
+def test_fields_of_a_text_are_filled_within_reason() -> None:
+    source = "{{ '**{}** {}: %d'.format('a', 'b') }}{{ '100 %% of %s, %5.1f' % ('c' * 40, 2.5) }}"
+
+    assert render(source) == "**a** b: %d100 % of " + "c" * 40 + ",   2.5"
