@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from math import prod
@@ -22,6 +22,7 @@ from jit_kernels.isa import detect
 from jit_kernels.runtime.topology import thread_plan
 
 if TYPE_CHECKING:
+    from dashinfer_lab.config import ExpertConfig
     from dashinfer_lab.convert import Artifact
     from dashinfer_lab.hub import Checkpoint
 
@@ -46,6 +47,7 @@ _BLOCKS_OF_32: Final = (
 _TINY_PARAMETERS: Final = 4_000_000  # 16 MB in fp32 lie in a processor's cache
 _UNNOTICED_SECONDS: Final = 2e-4  # about what a step takes beside reading weights
 _MOST_BYTES_PER_PARAMETER: Final = 8  # fp32 takes 4; a small GGUF file is half vocabulary
+_EXPERTS: Final = ".experts."  # part of the name of every tensor that only some tokens meet
 _WEIGHT_FILES: Final = (".safetensors", ".gguf")
 
 
@@ -62,18 +64,20 @@ def choose_weights(
     available_bytes: int,
     bandwidth_gbs: float | None = None,
     *,
+    num_met: int | None = None,
     stored_as: Sequence[str] = (),
     language: Language = "en",
 ) -> WeightsChoice:
     """Choose a16w8, or fp32 where that fits and is as fast as far as anybody can tell.
 
     available_bytes: memory that is free.  bandwidth_gbs: 1e9 bytes a second that can be read;
-    None where it was never measured: then only tiny models stay in fp32.  stored_as: element types
-    of the checkpoint, most bytes first; of one quantised in blocks of 32, these blocks are kept as
-    groups.
+    None where it was never measured: then only tiny models stay in fp32.  num_met: parameters that
+    a token meets, if a mixture of experts spares it some.  stored_as: element types of the
+    checkpoint, most bytes first; of one quantised in blocks of 32, these blocks are kept as groups.
     """
     quantised = "a16w8:32" if stored_as and stored_as[0] in _BLOCKS_OF_32 else "a16w8"
     needed = {scheme: size * num_parameters for scheme, size in _BYTES.items()}
+    met = num_parameters if num_met is None else num_met
     saved = needed["fp32"] - needed[quantised]
     is_tiny = num_parameters <= _TINY_PARAMETERS
     unnoticed = bandwidth_gbs is not None and saved <= _UNNOTICED_SECONDS * bandwidth_gbs * 1e9
@@ -87,9 +91,11 @@ def choose_weights(
         why = say("fewer", language, times=needed["fp32"] / needed[quantised])
     if scheme == "a16w8:32":
         why = say("blocks", language, why=why)
-    free = available_bytes / 1e6
-    figures = say("figures", language, needed=needed[scheme] / 1e6, free=free)
-    speed = _speed(needed[scheme], bandwidth_gbs, language)
+    read, free = _BYTES[scheme] * met, available_bytes / 1e6
+    figures = say("figures", language, needed=read / 1e6, free=free)
+    if met < num_parameters:
+        figures = say("experts", language, whole=needed[scheme] / 1e6, figures=figures)
+    speed = _speed(read, bandwidth_gbs, language)
     reason = say("whole", language, scheme=scheme, why=why, figures=figures, speed=speed)
     return WeightsChoice(scheme, reason)
 
@@ -124,12 +130,15 @@ def choice_for(
     checkpoint: Checkpoint, threads: int | None = None, language: Language = "en"
 ) -> WeightsChoice:
     """Choose for all that `checkpoint` holds, with this machine's memory and kept bandwidth."""
-    count = sum(prod(checkpoint.info(name).shape) for name in checkpoint.names())
+    from dashinfer_lab.hub import model_config
+
+    counts = {name: prod(checkpoint.info(name).shape) for name in checkpoint.names()}
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
     return choose_weights(
-        count,
+        sum(counts.values()),
         available_bytes(),
         bandwidth,
+        num_met=_met(counts, model_config(checkpoint.config).experts),
         stored_as=list(checkpoint.stored_bytes()),
         language=language,
     )
@@ -157,21 +166,30 @@ def explain(
         why = say("asked", language, scheme=scheme)
         bits = _COARSE.get(scheme.partition(":")[0])
         return why if bits is None else say("coarse", language, why=why, bits=bits)
-    stored = artifact.tensors.items()
-    count = sum(
-        prod(tensor.shape) for name, tensor in stored if not name.endswith((".scale", ".minimum"))
-    )
+    counts = {
+        name: prod(tensor.shape)
+        for name, tensor in artifact.tensors.items()
+        if not name.endswith((".scale", ".minimum"))
+    }
     bandwidth = kept_bandwidth(isa, threads)
     choice = choose_weights(
-        count,
+        sum(counts.values()),
         available_bytes(),
         bandwidth,
+        num_met=_met(counts, artifact.config.experts),
         stored_as=artifact.metadata.get("stored_as", "").split(),
         language=language,
     )
     if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
         return choice.reason
     return say("otherwise", language, scheme=scheme, reason=choice.reason)
+
+
+def _met(counts: Mapping[str, int], experts: ExpertConfig | None) -> int:
+    """Return how many of the parameters, given by tensor, a token meets."""
+    of_experts = sum(count for name, count in counts.items() if _EXPERTS in name)
+    spared = of_experts * (experts.count - experts.per_token) // experts.count if experts else 0
+    return sum(counts.values()) - spared
 
 
 def _roof_file() -> Path:

@@ -29,6 +29,10 @@ _WORDS: Final[dict[str, tuple[str, str]]] = {
         "a token reads about {needed:.0f} MB of weights, {free:.0f} MB of memory are free",
         "每个词元约读取 {needed:.0f} MB 权重，空闲内存 {free:.0f} MB",
     ),
+    "experts": (
+        "with all experts the weights take about {whole:.0f} MB; {figures}",
+        "连同全部专家，权重约占 {whole:.0f} MB；{figures}",
+    ),
     "unmeasured": (
         "no bandwidth was measured here yet (dashinfer-lab bench), so speed is not foretold",
         "尚未测量本机带宽（dashinfer-lab bench），无法预估速度",

@@ -98,11 +98,14 @@ def _weights(config: ModelConfig, scheme: str) -> tuple[int, int, int]:
 
     graph = build_graph(config, Scheme.parse(scheme))
     count = 0
-    whole = looked_up = sum(table.nbytes for table in graph.tables.values())
+    whole = unread = sum(table.nbytes for table in graph.tables.values())
     for weight in graph.weights:
         panels, *groups = weight.stored_shapes().values()
         scales = sum(prod(shape) for shape in groups) * _SCALE_BYTES
         size = prod(panels) * ELEMENT_BYTES[weight.format] + scales
         count, whole = count + weight.num_elements, whole + size
-        looked_up += size if weight.role == "embedding" else 0
-    return count, whole, whole - looked_up
+        if weight.role == "embedding":
+            unread += size
+        elif weight.experts and config.experts:
+            unread += size * (config.experts.count - config.experts.per_token) // weight.shape[0]
+    return count, whole, whole - unread

@@ -11,12 +11,15 @@ from gguf import GGMLQuantizationType as Kind
 from dashinfer_lab import LLM, SamplingParams
 from dashinfer_lab.engine.auto_weights import (
     auto_scheme,
+    choice_for,
     choose_weights,
     keep_bandwidth,
     kept_bandwidth,
 )
+from dashinfer_lab.hub import open_checkpoint
 from dashinfer_lab.quantize import Scheme
 from tests.hub.tiny_models import write_gguf, write_safetensors
+from tests.model.family_cases import CASES
 
 GB = 10**9
 
@@ -60,6 +63,37 @@ def test_a_model_stays_exact_where_nobody_could_tell_the_time(
 def test_what_does_not_fit_is_quantised_and_called_slow() -> None:
     assert choose_weights(4_000_000, 15_999_999).scheme == "a16w8"
     assert "decoding will wait for the disk" in choose_weights(10**9, GB).reason
+
+
+def test_all_experts_are_kept_and_those_that_a_token_meets_are_read() -> None:
+    choice = choose_weights(8 * 10**9, 9 * GB, 20, num_met=10**9)
+
+    # All in a16w8 are 8.5 GB; a token reads 1062.5 MB of them, 20e9 / 1062.5e6 = 18.8 a second.
+    assert choice.scheme == "a16w8"
+    assert "with all experts the weights take about 8500 MB" in choice.reason
+    assert "a token reads about 1062 MB" in choice.reason
+    assert "at most 19 tokens/s" in choice.reason
+    assert "wait for the disk" in choose_weights(8 * 10**9, 8 * GB, num_met=10**9).reason
+    whole = choose_weights(8 * 10**9, 9 * GB, 20, num_met=10**9, language="zh").reason
+    assert "连同全部专家，权重约占 8500 MB" in whole
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_every_expert_of_a_checkpoint_is_counted(tmp_path: Path, stacked: bool) -> None:
+    name = "qwen3_moe" + (", spelled as transformers 5 does" if stacked else "")
+    case = next(case for case in CASES if case.name == name)
+    tensors = case.tensors()
+    chosen = 1 / 17 if stacked else 4 / 9
+    of_experts = sum(it.size for name, it in tensors.items() if ".experts." in name)
+    total = sum(it.size for it in tensors.values())
+    met = total - of_experts * (1 - chosen)
+
+    with open_checkpoint(case.write(tmp_path / "model")) as checkpoint:
+        reason = choice_for(checkpoint).reason
+
+    assert of_experts > 0.3 * total
+    assert f"with all experts the weights take about {4 * total / 1e6:.0f} MB" in reason
+    assert f"a token reads about {4 * met / 1e6:.0f} MB" in reason
 
 
 def test_a_bandwidth_is_kept_for_its_instruction_set_and_threads() -> None:

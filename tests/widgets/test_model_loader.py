@@ -13,6 +13,8 @@ from dashinfer_lab.widgets import ModelLoader
 from dashinfer_lab.widgets.fit import Fit, fit_of
 from dashinfer_lab.widgets.fit_html import fit_html
 from dashinfer_lab.widgets.loaded import load_in_place_of
+from tests.model.family_cases import CASES
+from tests.model.test_families import converted
 from tests.widgets.conftest import eventually
 
 
@@ -40,6 +42,30 @@ def test_what_a_converted_model_needs_is_what_its_file_holds(tiny: LLM) -> None:
     assert fit.kv_bytes == tiny.memory().kv_bytes_per_position * tiny.config.context_length
     assert fit.kv_format == "fp32"
     assert fit.bytes_per_token == pytest.approx(tiny.memory().weight_bytes_per_token, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    [
+        ("qwen2_moe", "a16w4"),
+        pytest.param("qwen2_moe", "fp32", marks=pytest.mark.slow),
+        pytest.param("mixtral", "a16w8", marks=pytest.mark.slow),
+    ],
+)
+def test_all_experts_must_fit_and_a_token_reads_those_it_meets(
+    tmp_path: Path, name: str, weights: str
+) -> None:
+    case = next(case for case in CASES if case.name == name)
+    artifact = converted(case, tmp_path, weights)
+
+    fit = fit_of(tmp_path / "checkpoint", weights)
+
+    padding = sum(t.num_bytes for name, t in artifact.tensors.items() if "__pad" in name)
+    assert fit.num_parameters == sum(it.size for it in case.tensors().values())
+    assert artifact.num_bytes - padding == pytest.approx(fit.weight_bytes, rel=0.1)
+    with LLM(artifact.directory, threads=1) as llm:
+        assert fit.bytes_per_token == pytest.approx(llm.memory().weight_bytes_per_token, rel=0.1)
+    assert fit.bytes_per_token < 0.8 * fit.weight_bytes
 
 
 @pytest.mark.model
