@@ -6,19 +6,15 @@ them, the experts' one after the other (Shazeer et al. 2017; Gale et al. 2022, M
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from jit_kernels.dsl import Array, Value, index
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.expert_blocks import ExpertRows, multiply_experts
-from jit_kernels.kernels.linear_float import FloatWeights
-from jit_kernels.kernels.linear_groups import grouped_weights
-from jit_kernels.kernels.linear_operands import (
-    Destination,
-    Product,
-    Scratch,
-    Weights,
-    padded_steps,
-)
+from jit_kernels.kernels.linear_float import FloatWeights, float_weights
+from jit_kernels.kernels.linear_groups import GroupedWeights, grouped_weights
+from jit_kernels.kernels.linear_operands import Destination, Product, Scratch, padded_steps
 from jit_kernels.kernels.linear_schedule import Schedule
 from jit_kernels.kernels.linear_tiles import (
     BF16_PAIRS,
@@ -34,193 +30,107 @@ from jit_kernels.types import F32, I32, I64, U8, U16, U32
 __all__ = ["expert_linear_bf16", "expert_linear_f32", "expert_linear_u4", "expert_linear_u8"]
 
 
+class _FloatOperands(NamedTuple):
+    """Operands with float weights; `num_panels` are those of one expert."""
+
+    num_pairs: Array[I64]
+    experts: Array[I64]
+    token_rows: Array[I32]
+    activations: Array[F32]
+    panels: Array[U32]
+    out: Array[F32]
+    out_stride: Value[I64]
+    in_features: Value[I64]
+    num_panels: Value[I64]
+    counter: Array[I64]
+    workspace: Array[U8]
+    workspace_bytes: Value[I64]
+
+
+class _GroupedOperands(NamedTuple):
+    """Operands with grouped weights; `num_panels` are those of one expert."""
+
+    num_pairs: Array[I64]
+    experts: Array[I64]
+    token_rows: Array[I32]
+    activations: Array[U8]
+    activation_scales: Array[F32]
+    panels: Array[U8]
+    scale: Array[U16]
+    minimum: Array[U16]
+    out: Array[F32]
+    out_stride: Value[I64]
+    in_features: Value[I64]
+    num_panels: Value[I64]
+    groups_per_scale: Value[I64]
+    counter: Array[I64]
+    workspace: Array[U8]
+    workspace_bytes: Value[I64]
+
+
 def _multiply(
-    weights: Weights,
-    num_words: Value[I64],
-    pairs: ExpertRows,
-    activations: Array[U32],
-    row_steps: Value[I64],
-    out: Array[F32],
-    out_stride: Value[I64],
-    num_panels: Value[I64],
-    counter: Array[I64],
-    scratch: Scratch,
+    given: _FloatOperands | _GroupedOperands,
+    weights: FloatWeights | GroupedWeights,
+    *,
+    gather: bool,
 ) -> None:
+    """Without `gather`, pair s reads row s."""
+    pairs = ExpertRows(given.num_pairs[1], given.experts, given.token_rows if gather else None)
     product = Product(
         num_rows=pairs.num_active,
-        activations=activations,
-        row_steps=row_steps,
-        num_words=num_words,
-        num_panels=num_panels,
-        counter=counter,
-        scratch=scratch,
-        destination=Destination(out, out_stride, None, None, index(0)),
-        tile_rows=0,
+        activations=given.activations.view(U32),
+        row_steps=padded_steps(given.in_features, weights.arithmetic.elements),
+        num_words=weights.num_words,
+        num_panels=given.num_panels,
+        counter=given.counter,
+        scratch=Scratch.of_worker(given.workspace, given.workspace_bytes),
+        destination=Destination(given.out, given.out_stride, None, None, index(0)),
+        row_tile=0,
         schedule=Schedule.default(current().isa),
     )
     multiply_experts(product, weights, pairs)
 
 
-def _multiply_float(
-    arithmetic: Arithmetic,
-    panels: Array[U32],
-    pairs: ExpertRows,
-    activations: Array[F32],
-    out: Array[F32],
-    out_stride: Value[I64],
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    counter: Array[I64],
-    scratch: Scratch,
-) -> None:
-    num_words = (in_features + (arithmetic.steps - 1)) // arithmetic.steps
-    _multiply(
-        FloatWeights(arithmetic, panels, num_words),
-        num_words,
-        pairs,
-        activations.view(U32),
-        padded_steps(in_features, 1),
-        out,
-        out_stride,
-        num_panels,
-        counter,
-        scratch,
+def _grouped(
+    arithmetic: Arithmetic, given: _GroupedOperands, group: int, scale_format: str
+) -> GroupedWeights:
+    return grouped_weights(
+        arithmetic,
+        given.panels,
+        (given.scale, given.minimum),
+        given.activation_scales,
+        given.in_features,
+        given.groups_per_scale,
+        group=group,
+        scale_format=scale_format,
     )
 
 
 @kernel
-def expert_linear_f32(
-    num_pairs: Array[I64],
-    experts: Array[I64],
-    token_rows: Array[I32],
-    activations: Array[F32],
-    panels: Array[F32],
-    out: Array[F32],
-    out_stride: Value[I64],
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    counter: Array[I64],
-    workspace: Array[U8],
-    workspace_bytes: Value[I64],
-    *,
-    gather: bool,
-) -> None:
-    """float32 panels, `num_panels` an expert; without `gather`, pair s reads row s."""
-    pairs = ExpertRows(num_pairs[1], experts, token_rows if gather else None)
-    scratch = Scratch.of_worker(workspace, workspace_bytes)
-    _multiply_float(
-        F32_WORDS, panels.view(U32), pairs, activations, out, out_stride, in_features, num_panels,
-        counter, scratch,
-    )  # fmt: skip
+def expert_linear_f32(given: _FloatOperands, *, gather: bool) -> None:
+    """Multiply by float32 panels."""
+    _multiply(given, float_weights(F32_WORDS, given.panels, given.in_features), gather=gather)
 
 
 @kernel
-def expert_linear_bf16(
-    num_pairs: Array[I64],
-    experts: Array[I64],
-    token_rows: Array[I32],
-    activations: Array[F32],
-    panels: Array[U16],
-    out: Array[F32],
-    out_stride: Value[I64],
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    counter: Array[I64],
-    workspace: Array[U8],
-    workspace_bytes: Value[I64],
-    *,
-    gather: bool,
-) -> None:
-    """bfloat16 panels, `num_panels` an expert; without `gather`, pair s reads row s."""
-    pairs = ExpertRows(num_pairs[1], experts, token_rows if gather else None)
-    scratch = Scratch.of_worker(workspace, workspace_bytes)
-    _multiply_float(
-        BF16_PAIRS, panels.view(U32), pairs, activations, out, out_stride, in_features, num_panels,
-        counter, scratch,
-    )  # fmt: skip
+def expert_linear_bf16(given: _FloatOperands, *, gather: bool) -> None:
+    """Multiply by bfloat16 panels."""
+    _multiply(given, float_weights(BF16_PAIRS, given.panels, given.in_features), gather=gather)
 
 
 @kernel
 def expert_linear_u8(
-    num_pairs: Array[I64],
-    experts: Array[I64],
-    token_rows: Array[I32],
-    activations: Array[U8],
-    activation_scales: Array[F32],
-    panels: Array[U8],
-    scale: Array[U16],
-    minimum: Array[U16],
-    out: Array[F32],
-    out_stride: Value[I64],
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    groups_per_scale: Value[I64],
-    counter: Array[I64],
-    workspace: Array[U8],
-    workspace_bytes: Value[I64],
-    *,
-    gather: bool,
-    form: str,
-    group: int,
-    scale_format: str,
+    given: _GroupedOperands, *, gather: bool, form: str, group: int, scale_format: str
 ) -> None:
-    """u8 panels, `num_panels` an expert; without `gather`, pair s reads row s."""
-    weights = grouped_weights(
-        U8_BY_I16 if form == "i16" else U8_BY_I7, panels, (scale, minimum), activation_scales,
-        in_features, groups_per_scale, group=group, scale_format=scale_format,
-    )  # fmt: skip
-    _multiply(
-        weights,
-        weights.num_words,
-        ExpertRows(num_pairs[1], experts, token_rows if gather else None),
-        activations.view(U32),
-        padded_steps(in_features, weights.arithmetic.elements),
-        out,
-        out_stride,
-        num_panels,
-        counter,
-        Scratch.of_worker(workspace, workspace_bytes),
-    )
+    """Multiply rows prepared as `form` by u8 panels."""
+    arithmetic = U8_BY_I16 if form == "i16" else U8_BY_I7
+    _multiply(given, _grouped(arithmetic, given, group, scale_format), gather=gather)
 
 
 @kernel
 def expert_linear_u4(
-    num_pairs: Array[I64],
-    experts: Array[I64],
-    token_rows: Array[I32],
-    activations: Array[U8],
-    activation_scales: Array[F32],
-    panels: Array[U8],
-    scale: Array[U16],
-    minimum: Array[U16],
-    out: Array[F32],
-    out_stride: Value[I64],
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    groups_per_scale: Value[I64],
-    counter: Array[I64],
-    workspace: Array[U8],
-    workspace_bytes: Value[I64],
-    *,
-    gather: bool,
-    form: str,
-    group: int,
-    scale_format: str,
+    given: _GroupedOperands, *, gather: bool, form: str, group: int, scale_format: str
 ) -> None:
-    """u4 panels, `num_panels` an expert; without `gather`, pair s reads row s."""
-    weights = grouped_weights(
-        U4_BY_I16 if form == "i16" else U4_BY_I8, panels, (scale, minimum), activation_scales,
-        in_features, groups_per_scale, group=group, scale_format=scale_format,
-    )  # fmt: skip
-    _multiply(
-        weights,
-        weights.num_words,
-        ExpertRows(num_pairs[1], experts, token_rows if gather else None),
-        activations.view(U32),
-        padded_steps(in_features, weights.arithmetic.elements),
-        out,
-        out_stride,
-        num_panels,
-        counter,
-        Scratch.of_worker(workspace, workspace_bytes),
-    )
+    """Multiply rows prepared as `form` by u4 panels."""
+    arithmetic = U4_BY_I16 if form == "i16" else U4_BY_I8
+    _multiply(given, _grouped(arithmetic, given, group, scale_format), gather=gather)

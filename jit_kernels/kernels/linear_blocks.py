@@ -175,9 +175,9 @@ def _multiply_panels(
 
 def _gemm(product: Product, weights: Weights) -> None:
     """Row blocks outermost: their activations stay in L2 while the panels pass."""
-    tile_rows = product.tile_rows
-    num_strips = (product.num_rows + tile_rows - 1) // tile_rows
-    most = product.schedule.row_block // tile_rows
+    row_tile = product.row_tile
+    num_strips = (product.num_rows + row_tile - 1) // row_tile
+    most = product.schedule.row_block // row_tile
     num_blocks = (num_strips + most - 1) // most
     for unit in claimed(product.counter, num_blocks * product.num_panels):
         row_block, panel = unit // product.num_panels, unit % product.num_panels
@@ -193,7 +193,7 @@ def _row_block(
     first_strip: Value[I64],
     last_strip: Value[I64],
 ) -> None:
-    tile_rows, scratch = product.tile_rows, product.scratch
+    row_tile, scratch = product.row_tile, product.scratch
     block_words = product.schedule.block_steps // weights.steps
     for first_word in loop(0, product.num_words, block_words):
         num_words = minimum(product.num_words - first_word, block_words)
@@ -202,23 +202,23 @@ def _row_block(
         is_last = first_word + block_words >= product.num_words
         upcoming = _next_block(weights, block, block_words, is_last)
         for strip in loop(first_strip, last_strip):
-            first_row = strip * tile_rows
+            first_row = strip * row_tile
             done, num_strips = strip - first_strip, last_strip - first_strip
             _prefetch_share(upcoming, block_words, done, num_strips)
-            sums = scratch.tiles + done * (tile_rows * VECTOR_LANES)
-            tile = Tile.in_memory(sums, tile_rows)
+            sums = scratch.tiles + done * (row_tile * VECTOR_LANES)
+            tile = Tile.in_memory(sums, row_tile)
             with when(first_word.equals(0)):
                 tile.clear()
             with when(is_last):
-                for row in range(tile_rows):
+                for row in range(row_tile):
                     product.destination.prefetch(first_row + row, panel)
             step = strip * product.row_steps + first_word * weights.steps
-            words = product.activations + step * tile_rows
-            rows = [minimum(first_row + row, product.num_rows - 1) for row in range(tile_rows)]
-            activations = ActivationRows.strip(words, tile_rows)
+            words = product.activations + step * row_tile
+            rows = [minimum(first_row + row, product.num_rows - 1) for row in range(row_tile)]
+            activations = ActivationRows.strip(words, row_tile)
             weights.add_unpacked(tile, block, unpacked, scratch, activations, rows)
             with when(is_last):
-                for row in loop(0, minimum(product.num_rows - first_row, tile_rows)):
+                for row in loop(0, minimum(product.num_rows - first_row, row_tile)):
                     total = sums.vector(row * VECTOR_LANES)
                     product.destination.finish(first_row + row, panel, total)
 

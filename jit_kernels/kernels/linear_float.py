@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop, minimum
 from jit_kernels.dsl.trace import current
@@ -18,7 +19,6 @@ from jit_kernels.kernels.linear_operands import (
     Destination,
     Product,
     Scratch,
-    Weights,
     own_copy,
     padded_steps,
 )
@@ -32,9 +32,9 @@ from jit_kernels.kernels.linear_tiles import (
     Tile,
     accumulate,
 )
-from jit_kernels.types import F32, I64, U8, U16, U32
+from jit_kernels.types import F32, I64, U8, U32
 
-__all__ = ["FloatWeights", "linear_bf16", "linear_f32"]
+__all__ = ["FloatWeights", "float_weights", "linear_bf16", "linear_f32"]
 
 _GEMV_WORDS = 64  # of K between the passes over rows: the weights stay in L1
 
@@ -118,99 +118,93 @@ def _continue_chains(
             tile[row] = total.get()
 
 
-def _linear(
-    rows: Array[I64],
-    activations: Array[F32],
-    copy_bytes: Value[I64],
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    counter: Array[I64],
-    scratch: Scratch,
-    destination: Destination,
+class _FloatOperands(NamedTuple):
+    """Operands of a product with float weights; writes 16 * num_panels columns a row."""
+
+    rows: Array[I64]
+    activations: Array[F32]
+    copy_bytes: Value[I64]
+    panels: Array[U32]
+    bias: Array[F32]
+    residual: Array[F32]
+    residual_stride: Value[I64]
+    out: Array[F32]
+    out_stride: Value[I64]
+    in_features: Value[I64]
+    num_panels: Value[I64]
+    counter: Array[I64]
+    workspace: Array[U8]
+    workspace_bytes: Value[I64]
+
+
+def _multiply_rows(
+    arithmetic: Arithmetic,
+    given: _FloatOperands,
+    *,
+    has_bias: bool,
+    has_residual: bool,
     row_tile: int,
     schedule: str,
-    panels: Array[U32],
-    arithmetic: Arithmetic,
 ) -> None:
-    num_rows = rows[0]
-    num_words = (in_features + (arithmetic.steps - 1)) // arithmetic.steps
+    scratch = Scratch.of_worker(given.workspace, given.workspace_bytes)
+    num_rows = given.rows[0]
+    weights = float_weights(arithmetic, given.panels, given.in_features)
     product = Product(
         num_rows=num_rows,
-        activations=own_copy(activations, num_rows, copy_bytes).view(U32),
-        row_steps=padded_steps(in_features, 1),
-        num_words=num_words,
-        num_panels=num_panels,
-        counter=counter,
+        activations=own_copy(given.activations, num_rows, given.copy_bytes).view(U32),
+        row_steps=padded_steps(given.in_features, 1),
+        num_words=weights.num_words,
+        num_panels=given.num_panels,
+        counter=given.counter,
         scratch=scratch,
-        destination=destination,
-        tile_rows=row_tile,
+        destination=Destination(
+            given.out,
+            given.out_stride,
+            given.bias if has_bias else None,
+            given.residual if has_residual else None,
+            given.residual_stride,
+        ),
+        row_tile=row_tile,
         schedule=Schedule.of(current().isa, schedule),
     )
-    weights: Weights = FloatWeights(arithmetic, panels, num_words)
     multiply(product, weights)
+
+
+def float_weights(
+    arithmetic: Arithmetic, panels: Array[U32], in_features: Value[I64]
+) -> FloatWeights:
+    """The weights in panels of K = `in_features` words of `arithmetic`."""
+    num_words = (in_features + (arithmetic.steps - 1)) // arithmetic.steps
+    return FloatWeights(arithmetic, panels, num_words)
 
 
 @kernel
 def linear_f32(
-    rows: Array[I64],
-    activations: Array[F32],
-    copy_bytes: Value[I64],
-    panels: Array[F32],
-    bias: Array[F32],
-    residual: Array[F32],
-    residual_stride: Value[I64],
-    out: Array[F32],
-    out_stride: Value[I64],
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    counter: Array[I64],
-    workspace: Array[U8],
-    workspace_bytes: Value[I64],
+    given: _FloatOperands,
     *,
     has_bias: bool,
     has_residual: bool,
     row_tile: int,
     schedule: str = DEFAULT_SCHEDULE,
 ) -> None:
-    """Multiply prepared float32 rows by float32 panels; writes 16 * num_panels columns a row."""
-    destination = Destination.of(
-        out, out_stride, bias, residual, residual_stride, has_bias, has_residual
-    )
-    scratch = Scratch.of_worker(workspace, workspace_bytes)
-    _linear(
-        rows, activations, copy_bytes, in_features, num_panels, counter, scratch, destination,
-        row_tile, schedule, panels.view(U32), F32_WORDS,
+    """Multiply prepared float32 rows by float32 panels."""
+    _multiply_rows(
+        F32_WORDS, given, has_bias=has_bias, has_residual=has_residual, row_tile=row_tile,
+        schedule=schedule,
     )  # fmt: skip
 
 
 @kernel
 def linear_bf16(
-    rows: Array[I64],
-    activations: Array[F32],
-    copy_bytes: Value[I64],
-    panels: Array[U16],
-    bias: Array[F32],
-    residual: Array[F32],
-    residual_stride: Value[I64],
-    out: Array[F32],
-    out_stride: Value[I64],
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    counter: Array[I64],
-    workspace: Array[U8],
-    workspace_bytes: Value[I64],
+    given: _FloatOperands,
     *,
     has_bias: bool,
     has_residual: bool,
     row_tile: int,
     schedule: str = DEFAULT_SCHEDULE,
 ) -> None:
-    """Multiply prepared float32 rows by bfloat16 panels; writes 16 * num_panels columns a row."""
-    destination = Destination.of(
-        out, out_stride, bias, residual, residual_stride, has_bias, has_residual
-    )
-    scratch = Scratch.of_worker(workspace, workspace_bytes)
-    _linear(
-        rows, activations, copy_bytes, in_features, num_panels, counter, scratch, destination,
-        row_tile, schedule, panels.view(U32), BF16_PAIRS,
+    """Multiply prepared float32 rows by bfloat16 panels."""
+    _multiply_rows(
+        BF16_PAIRS, given, has_bias=has_bias, has_residual=has_residual, row_tile=row_tile,
+        schedule=schedule,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jit_kernels.dsl import (
     VECTOR_LANES,
@@ -48,7 +49,7 @@ from jit_kernels.kernels.linear_tiles import (
 )
 from jit_kernels.types import F32, I32, I64, U8, U16, U32
 
-__all__ = ["GroupedWeights", "grouped_weights", "multiply_groups"]
+__all__ = ["GroupedOperands", "GroupedWeights", "grouped_weights", "multiply_groups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,53 +208,74 @@ class _Factors:
         return half_to_f32(weights.scale.vector(at)), half_to_f32(weights.minimum.vector(at))
 
 
+class GroupedOperands(NamedTuple):
+    """Operands of a product with grouped weights; writes 16 * num_panels columns a row.
+
+    `scale` and `minimum` hold float16 or float32 elements, as a kernel's `scale_format` says.
+    """
+
+    rows: Array[I64]
+    activations: Array[U8]
+    activation_scales: Array[F32]
+    copy_bytes: Value[I64]
+    scales_copy_bytes: Value[I64]
+    panels: Array[U8]
+    scale: Array[U16]
+    minimum: Array[U16]
+    bias: Array[F32]
+    residual: Array[F32]
+    residual_stride: Value[I64]
+    out: Array[F32]
+    out_stride: Value[I64]
+    in_features: Value[I64]
+    num_panels: Value[I64]
+    groups_per_scale: Value[I64]
+    counter: Array[I64]
+    workspace: Array[U8]
+    workspace_bytes: Value[I64]
+
+
 def multiply_groups(
     arithmetic: Arithmetic,
-    rows: Array[I64],
-    activations: Array[U8],
-    activation_scales: Array[F32],
-    copies: tuple[Value[I64], Value[I64]],
-    panels: Array[U8],
-    factors: tuple[Array[U16], Array[U16]],
-    destination: Destination,
-    in_features: Value[I64],
-    num_panels: Value[I64],
-    groups_per_scale: Value[I64],
-    counter: Array[I64],
-    scratch: Scratch,
+    given: GroupedOperands,
     *,
     group: int,
     scale_format: str,
+    has_bias: bool,
+    has_residual: bool,
     row_tile: int,
     schedule: str,
 ) -> None:
-    """Multiply prepared integer rows by panels whose words `arithmetic` decodes.
-
-    `copies` are the bytes between workers' copies of activations and of their scales, `factors`
-    scale and minimum.
-    """
-    num_rows = rows[0]
+    """Multiply prepared integer rows by panels whose words `arithmetic` decodes."""
+    scratch = Scratch.of_worker(given.workspace, given.workspace_bytes)
+    num_rows = given.rows[0]
     weights = grouped_weights(
         arithmetic,
-        panels,
-        factors,
-        own_copy(activation_scales, num_rows, copies[1]),
-        in_features,
-        groups_per_scale,
+        given.panels,
+        (given.scale, given.minimum),
+        own_copy(given.activation_scales, num_rows, given.scales_copy_bytes),
+        given.in_features,
+        given.groups_per_scale,
         group=group,
         scale_format=scale_format,
         schedule=schedule,
     )
     product = Product(
         num_rows=num_rows,
-        activations=own_copy(activations, num_rows, copies[0]).view(U32),
-        row_steps=padded_steps(in_features, arithmetic.elements),
+        activations=own_copy(given.activations, num_rows, given.copy_bytes).view(U32),
+        row_steps=padded_steps(given.in_features, arithmetic.elements),
         num_words=weights.num_words,
-        num_panels=num_panels,
-        counter=counter,
+        num_panels=given.num_panels,
+        counter=given.counter,
         scratch=scratch,
-        destination=destination,
-        tile_rows=row_tile,
+        destination=Destination(
+            given.out,
+            given.out_stride,
+            given.bias if has_bias else None,
+            given.residual if has_residual else None,
+            given.residual_stride,
+        ),
+        row_tile=row_tile,
         schedule=weights.schedule,
     )
     multiply(product, weights)

@@ -123,25 +123,6 @@ class Destination:
     residual: Array[F32] | None
     residual_stride: Value[I64]
 
-    @staticmethod
-    def of(
-        out: Array[F32],
-        out_stride: Value[I64],
-        bias: Array[F32],
-        residual: Array[F32],
-        residual_stride: Value[I64],
-        has_bias: bool,
-        has_residual: bool,
-    ) -> Destination:
-        """The destination that a kernel's operands and constants describe."""
-        return Destination(
-            out,
-            out_stride,
-            bias if has_bias else None,
-            residual if has_residual else None,
-            residual_stride,
-        )
-
     def finish(self, row: Value[I64], panel: Value[I64], total: Value[F32]) -> None:
         """Write one row of a panel's columns."""
         column = panel * VECTOR_LANES
@@ -174,7 +155,7 @@ class Product:
     counter: Array[I64]
     scratch: Scratch
     destination: Destination
-    tile_rows: int
+    row_tile: int
     schedule: Schedule
 
 
