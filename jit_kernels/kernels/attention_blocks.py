@@ -141,9 +141,9 @@ def score_keys(
     A line of `following` is asked for with each line that is read.
     """
     sums = block.sums()
-    for base in loop(0, head_dim, 2):
-        for d in (base, base + 1):
-            vectors = [keys.vector(d * stride + v * VECTOR_LANES) for v in range(block.wide)]
+    for base in loop(0, head_dim, keys.rows_at_once):
+        for ahead, vectors in enumerate(keys.rows(base, stride, block.wide)):
+            d = base + ahead
             if following is not None:
                 following.ask(d * block.width, block.wide)
             for row, totals in enumerate(sums):
@@ -254,7 +254,7 @@ def weigh_values(
         if following is not None:
             turn = column // block.width * PAGES_PER_SEGMENT + page
             parts = tile.head_dim // block.width
-            ahead = following[turn // parts].keys + turn % parts * (PAGE_SIZE * block.width)
+            ahead = following[turn // parts].keys.past(turn % parts * (PAGE_SIZE * block.width))
         values = pages[page].values + column
         start = page * PAGE_SIZE
         keys = Span(

@@ -1,13 +1,14 @@
 """Pages of the cache in kernels: elements in their format read as float32, tokens appended.
 
-int8: s = max|x| / 127, q = rint(x / s), a token and head; a head that is not finite has a scale of
-NaN. Knows nothing of requests.
+int8: s = max|x| / c, code = rint(x / s), a token and head, c = 2047 of a key and 127 of a value; a
+head that is not finite has a scale of NaN. Knows nothing of requests.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from jit_kernels.dsl import (
     VECTOR_LANES,
@@ -17,13 +18,23 @@ from jit_kernels.dsl import (
     VectorIndex,
     absolute_bits,
     bf16_to_f32,
+    constant,
     loop,
     round_to_bf16,
     round_to_int,
     select,
     vectorized,
 )
-from jit_kernels.kv_layout import PAGE_SIZE, block_bytes, elements_bytes
+from jit_kernels.kv_layout import (
+    KEY_GROUP,
+    KEY_LOW_BITS,
+    LARGEST_KEY_CODE,
+    LARGEST_VALUE_CODE,
+    PAGE_SIZE,
+    block_bytes,
+    key_bytes,
+    value_bytes,
+)
 from jit_kernels.types import F32, I8, I32, I64, U8, U16
 
 __all__ = ["HeadPage", "Layout", "Stored"]
@@ -31,19 +42,48 @@ __all__ = ["HeadPage", "Layout", "Stored"]
 _TYPES: dict[str, type[Any]] = {"fp32": F32, "bf16": U16, "int8": I8}
 _LINE_BYTES = 64
 _TO_L2 = 2  # a prefetch's locality: a segment is too much for the first-level cache
-_LARGEST_CODE = 127.0
 _INFINITY_BITS = 0x7F800000
-_SMALLEST_MAXIMUM_BITS = 0x01000000  # below, 127 / max|x| may overflow: 0 is kept
+_SMALLEST_MAXIMUM_BITS = 0x0D800000  # 2^-100; far below, 2047 / max|x| overflows: 0 is kept
+_LOW_MASK = (1 << KEY_LOW_BITS) - 1
+Count = TypeVar("Count", Value[I64], int)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Elements of pages in their format; those of int8 are read unscaled."""
+    """Elements of pages in their format; those of int8 are read unscaled.
+
+    `in_groups`: rows of 12-bit codes, as K of int8 has them.
+    """
 
     array: Array[Any]
+    in_groups: bool = False
 
     def __add__(self, elements: Value[I64] | int) -> Stored:
-        return Stored(self.array + elements)
+        """Further on in each row."""
+        return Stored(self.array + elements, self.in_groups)
+
+    def past(self, elements: Value[I64]) -> Stored:
+        """What comes after so many elements, a multiple of a vector, of a page's."""
+        return Stored(self.array + self._spread(elements), self.in_groups)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows `rows` reads."""
+        return KEY_GROUP if self.in_groups else 2
+
+    def rows(self, first: Value[I64], stride: int, num_vectors: int) -> Iterator[list[Value[F32]]]:
+        """Some rows from `first` on, `stride` apart: so many vectors of each."""
+        starts = range(0, num_vectors * VECTOR_LANES, VECTOR_LANES)
+        if not self.in_groups:
+            for row in range(self.rows_at_once):
+                yield [self.vector((first + row) * stride + start) for start in starts]
+            return
+        group = self.array + first // KEY_GROUP * ((KEY_GROUP + 1) * stride)
+        both = [group.view(U8).vector(KEY_GROUP * stride + start).to(I32) for start in starts]
+        for row in range(KEY_GROUP):
+            upper = [group.vector(row * stride + start).to(I32) << KEY_LOW_BITS for start in starts]
+            lower = [bits >> (row * KEY_LOW_BITS) & _LOW_MASK for bits in both]
+            yield [(high | low).to(F32) for high, low in zip(upper, lower, strict=True)]
 
     def vector(self, position: Value[I64] | int) -> Value[F32]:
         """Sixteen consecutive elements."""
@@ -52,12 +92,16 @@ class Stored:
             return elements
         return bf16_to_f32(elements) if elements.dtype is U16 else elements.to(I32).to(F32)
 
-    def ask(self, position: Value[I64] | int, num_vectors: int) -> None:
-        """Prefetch the lines that hold so many vectors."""
-        num_bytes = num_vectors * VECTOR_LANES * self.array.dtype.bits // 8
-        lines = self.array + position
+    def ask(self, position: Value[I64], num_vectors: int) -> None:
+        """Prefetch the lines that hold so many vectors from `position`, a multiple of a vector."""
+        lines = self.array + self._spread(position)
+        num_bytes = self._spread(num_vectors * VECTOR_LANES) * self.array.dtype.bits // 8
         for line in range(0, num_bytes, _LINE_BYTES):
             lines.prefetch(line, _TO_L2)
+
+    def _spread(self, elements: Count) -> Count:
+        """How many of the array's own elements so many take."""
+        return elements // KEY_GROUP * (KEY_GROUP + 1) if self.in_groups else elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +135,21 @@ class HeadPage:
 
     @property
     def keys(self) -> Stored:
-        """K [D][32]."""
-        return Stored(self.memory.view(_TYPES[self.layout.kv_format]))
+        """K [D][32], of int8 [D/2][3][32]."""
+        return Stored(self.memory.view(self._type), self.layout.has_scales)
 
     @property
     def values(self) -> Stored:
         """V [32][D]."""
-        return Stored((self.memory + self._elements).view(_TYPES[self.layout.kv_format]))
+        start = key_bytes(self.layout.kv_format, self.layout.head_dim)
+        return Stored((self.memory + start).view(self._type))
 
     @property
     def key_scales(self) -> Array[F32]:
         """[32], of int8."""
-        return (self.memory + 2 * self._elements).view(F32)
+        kv_format, head_dim = self.layout.kv_format, self.layout.head_dim
+        start = key_bytes(kv_format, head_dim) + value_bytes(kv_format, head_dim)
+        return (self.memory + start).view(F32)
 
     @property
     def value_scales(self) -> Array[F32]:
@@ -110,16 +157,19 @@ class HeadPage:
         return self.key_scales + PAGE_SIZE
 
     @property
-    def _elements(self) -> int:
-        return elements_bytes(self.layout.kv_format, self.layout.head_dim)
+    def _type(self) -> type[Any]:
+        return _TYPES[self.layout.kv_format]
 
     def append(self, offset: Value[I64], key: Array[F32], value: Array[F32]) -> None:
         """Round a token's key and value [D] to the format, and keep them at `offset` of 32."""
         head_dim = self.layout.head_dim
         keys, values = self.keys.array + offset, self.values.array + offset * head_dim
         if self.layout.has_scales:
-            self.key_scales[offset] = _quantise(key, head_dim, keys, PAGE_SIZE)
-            self.value_scales[offset] = _quantise(value, head_dim, values, 1)
+            code, self.key_scales[offset] = _quantiser(key, head_dim, LARGEST_KEY_CODE)
+            _write_key(keys, key, head_dim, code)
+            code, self.value_scales[offset] = _quantiser(value, head_dim, LARGEST_VALUE_CODE)
+            for d in vectorized(head_dim):
+                values[d] = code(value[d]).to(I8)
             return
         for d in loop(head_dim):
             keys[d * PAGE_SIZE] = self._rounded(key[d])
@@ -130,27 +180,42 @@ class HeadPage:
         return round_to_bf16(x) if self.layout.kv_format == "bf16" else x
 
 
-def _quantise(x: Array[F32], count: int, codes: Array[I8], stride: int) -> Value[F32]:
-    """Write the codes of `x`, `stride` apart; return their scale."""
+Code = Callable[[Value[F32]], Value[I32]]
+
+
+def _quantiser(x: Array[F32], count: int, largest_code: int) -> tuple[Code, Value[F32]]:
+    """What makes elements of `x` their codes, and the codes' scale."""
     largest = RunningMax(I32, 0)
     for d in vectorized(count):
         largest.update(absolute_bits(x[d]))
     bits = largest.value()
     finite, large = bits < _INFINITY_BITS, bits >= _SMALLEST_MAXIMUM_BITS
     maximum = bits.bits_as(F32)
-    inverse = _LARGEST_CODE / maximum
+    inverse = float(largest_code) / maximum
 
-    def code(element: Value[F32]) -> Value[I8]:
-        return select(finite & large, round_to_int(element * inverse), 0).to(I8)
+    def code(element: Value[F32]) -> Value[I32]:
+        return select(finite & large, round_to_int(element * inverse), 0)
 
-    if stride == 1:
-        for d in vectorized(count):
-            codes[d] = code(x[d])
-    else:
-        for base in loop(0, count // VECTOR_LANES * VECTOR_LANES, VECTOR_LANES):
-            vector, column = code(x[VectorIndex(base)]), codes + base * stride
-            for lane in range(VECTOR_LANES):
-                column[lane * stride] = vector.lane(lane)
-        for d in loop(count // VECTOR_LANES * VECTOR_LANES, count):
-            codes[d * stride] = code(x[d])
-    return select(finite, select(large, maximum / _LARGEST_CODE, 0.0), float("nan"))
+    scale = select(finite, select(large, maximum / float(largest_code), 0.0), float("nan"))
+    return code, scale
+
+
+def _write_key(column: Array[I8], key: Array[F32], head_dim: int, code: Code) -> None:
+    """Write a key's codes to its column of a page's K [D/2][3][32]."""
+    full = head_dim // VECTOR_LANES * VECTOR_LANES
+    for base in loop(0, full, VECTOR_LANES):
+        codes = code(key[VectorIndex(base)])
+        for first in range(0, VECTOR_LANES, KEY_GROUP):
+            group = [codes.lane(lane) for lane in range(first, first + KEY_GROUP)]
+            _write_group(column, base + first, group)
+    for first in loop(full, head_dim, KEY_GROUP):
+        _write_group(column, first, [code(key[first + row]) for row in range(KEY_GROUP)])
+
+
+def _write_group(column: Array[I8], first: Value[I64], codes: Sequence[Value[I32]]) -> None:
+    rows = column + first // KEY_GROUP * ((KEY_GROUP + 1) * PAGE_SIZE)
+    low = constant(0, I32)
+    for row, code in enumerate(codes):
+        rows[row * PAGE_SIZE] = (code >> KEY_LOW_BITS).to(I8)
+        low = low | (code & _LOW_MASK) << (row * KEY_LOW_BITS)
+    rows[KEY_GROUP * PAGE_SIZE] = low.to(I8)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jit_kernels.kv_layout import PAGE_SIZE, elements_bytes
+from jit_kernels.kv_layout import (
+    KEY_GROUP,
+    KEY_LOW_BITS,
+    LARGEST_KEY_CODE,
+    LARGEST_VALUE_CODE,
+    PAGE_SIZE,
+    key_bytes,
+    value_bytes,
+)
 from jit_kernels.panels import from_bf16, to_bf16
 
-__all__ = ["Stored", "append", "stored"]
+__all__ = ["Stored", "append", "stored_keys", "stored_values"]
 
-_SMALLEST_MAXIMUM = np.float32(2.0**-125)
+_SMALLEST_MAXIMUM = np.float32(2.0**-100)
 
 
 class Stored(NamedTuple):
@@ -33,8 +42,18 @@ class Stored(NamedTuple):
         return wide if self.scales is None else wide * self.scales[..., None].astype(np.float64)
 
 
-def stored(x: NDArray[np.float32], kv_format: str) -> Stored:
-    """What is kept of heads [n, KV, D]: a code is rint(x / s), s = max|x| / 127 of a head."""
+def stored_keys(x: NDArray[np.float32], kv_format: str) -> Stored:
+    """What is kept of keys [n, KV, D]."""
+    return _stored(x, kv_format, LARGEST_KEY_CODE)
+
+
+def stored_values(x: NDArray[np.float32], kv_format: str) -> Stored:
+    """What is kept of values [n, KV, D]."""
+    return _stored(x, kv_format, LARGEST_VALUE_CODE)
+
+
+def _stored(x: NDArray[np.float32], kv_format: str, largest_code: int) -> Stored:
+    """A code of int8 is rint(x / s), s = max|x| / `largest_code` of a head."""
     if kv_format == "fp32":
         return Stored(x)
     if kv_format == "bf16":
@@ -42,8 +61,8 @@ def stored(x: NDArray[np.float32], kv_format: str) -> Stored:
     with np.errstate(all="ignore"):
         largest = np.abs(x).max(axis=-1)
         kept = np.isfinite(largest) & (largest >= _SMALLEST_MAXIMUM)
-        codes = np.rint(x * (np.float32(127) / largest)[..., None])
-        scales = np.where(kept, largest / np.float32(127), np.float32(0))
+        codes = np.rint(x * (np.float32(largest_code) / largest)[..., None])
+        scales = np.where(kept, largest / np.float32(largest_code), np.float32(0))
         scales = np.where(np.isfinite(largest), scales, np.float32(np.nan))
         return Stored(np.where(kept[..., None], codes, np.float32(0)), scales)
 
@@ -53,28 +72,43 @@ def append(
 ) -> None:
     """Write tokens to their slots of `pages` [P, KV, block bytes], in place."""
     head_dim = keys.elements.shape[2]
-    size = elements_bytes(kv_format, head_dim)
+    start, size = (of(kv_format, head_dim) for of in (key_bytes, value_bytes))
     page, offset = slots // PAGE_SIZE, slots % PAGE_SIZE
-    for first, shape, tokens in (
-        (0, (head_dim, PAGE_SIZE), keys),
-        (size, (PAGE_SIZE, head_dim), values),
-    ):
-        part = np.ascontiguousarray(pages[..., first : first + size])
-        kept = part.view(_dtype(kv_format)).reshape(*pages.shape[:2], *shape)
-        where = (page, slice(None), slice(None), offset) if first == 0 else None
-        kept[where or (page, slice(None), offset)] = _raw(tokens.elements, kv_format)
-        pages[..., first : first + size] = part
+    columns = _columns(keys.elements, kv_format)
+    with _part(pages, 0, start, columns.dtype, (columns.shape[2], PAGE_SIZE)) as kept:
+        kept[page, :, :, offset] = columns
+    rows = _raw(values.elements, kv_format)
+    with _part(pages, start, size, rows.dtype, (PAGE_SIZE, head_dim)) as kept:
+        kept[page, :, offset] = rows
     for number, tokens in enumerate((keys, values)):
         if tokens.scales is not None:
-            first = 2 * size + number * 4 * PAGE_SIZE
-            part = np.ascontiguousarray(pages[..., first : first + 4 * PAGE_SIZE])
-            part.view(np.float32)[page, :, offset] = tokens.scales
-            pages[..., first : first + 4 * PAGE_SIZE] = part
+            first = start + size + number * 4 * PAGE_SIZE
+            with _part(pages, first, 4 * PAGE_SIZE, np.dtype("f4"), (PAGE_SIZE,)) as kept:
+                kept[page, :, offset] = tokens.scales
 
 
-def _dtype(kv_format: str) -> Any:
-    return {"fp32": np.float32, "bf16": np.uint16, "int8": np.int8}[kv_format]
+@contextmanager
+def _part(
+    pages: NDArray[np.uint8], first: int, size: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> Generator[NDArray[Any]]:
+    """Some bytes of every page's heads as an array [P, KV, *shape], whose changes are kept."""
+    part = np.ascontiguousarray(pages[..., first : first + size])
+    yield part.view(dtype).reshape(*pages.shape[:2], *shape)
+    pages[..., first : first + size] = part
+
+
+def _columns(keys: NDArray[np.float32], kv_format: str) -> NDArray[Any]:
+    """What a page's columns hold of keys [n, KV, D]: [n, KV, D], of int8 [n, KV, D / 2 * 3]."""
+    if kv_format != "int8":
+        return _raw(keys, kv_format)
+    groups = keys.astype(np.int32).reshape(*keys.shape[:2], -1, KEY_GROUP)
+    shifts = np.arange(KEY_GROUP) * KEY_LOW_BITS
+    low = ((groups & (1 << KEY_LOW_BITS) - 1) << shifts).sum(axis=-1, keepdims=True)
+    rows = np.concatenate([groups >> KEY_LOW_BITS, low], axis=-1)
+    return rows.astype(np.uint8).reshape(*keys.shape[:2], -1)
 
 
 def _raw(elements: NDArray[np.float32], kv_format: str) -> NDArray[Any]:
-    return to_bf16(elements) if kv_format == "bf16" else elements.astype(_dtype(kv_format))
+    if kv_format == "bf16":
+        return to_bf16(elements)
+    return elements.astype(np.int8) if kv_format == "int8" else elements

@@ -28,7 +28,7 @@ from jit_kernels.kernels.attention_items import ITEM_WORDS, SEGMENT_SIZE
 from jit_kernels.kernels.attention_merge import SPLIT_WORDS, attention_merge
 from jit_kernels.kv_layout import PAGE_SIZE, block_bytes
 from jit_kernels.reference import kv_cache
-from jit_kernels.reference.kv_cache import stored
+from jit_kernels.reference.kv_cache import stored_keys, stored_values
 from jit_kernels.runtime import CLAIM_COUNTER, Operation, Pool, Program, aligned
 from tests.bench.bench_linear import Task, best_rates, peak_task, read_task, say
 from tests.kernels.attention_cases import WHOLE, Item, words
@@ -94,9 +94,8 @@ class Shape:
         """A page of 32 random tokens."""
         page = np.zeros((1, self.num_kv_heads, self.page_bytes // self.num_kv_heads), np.uint8)
         shape = (PAGE_SIZE, self.num_kv_heads, self.head_dim)
-        kept = (
-            stored(rng.standard_normal(shape).astype(np.float32), self.kv_format) for _ in range(2)
-        )
+        keys, values = rng.standard_normal((2, *shape)).astype(np.float32)
+        kept = stored_keys(keys, self.kv_format), stored_values(values, self.kv_format)
         kv_cache.append(page, self.kv_format, *kept, np.arange(PAGE_SIZE))
         return page.reshape(-1)
 

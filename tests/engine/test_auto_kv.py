@@ -14,11 +14,12 @@ TOKENS = 1000  # 32 pages
 SIZES = {each: 32 * kv_page_bytes(CONFIG, each) for each in KV_CACHE_DTYPES[1:]}
 
 
-def test_a_page_holds_32_tokens_and_int8_a_scale_for_each_head() -> None:
+def test_a_page_holds_32_tokens_and_int8_keys_of_12_bits_and_a_scale_for_each_head() -> None:
     elements = 2 * 2 * 2 * 16 * 32  # layers, heads, keys and values
     assert kv_page_bytes(CONFIG, "fp32") == 4 * elements
     assert kv_page_bytes(CONFIG, "bf16") == 2 * elements
-    assert kv_page_bytes(CONFIG, "int8") == elements + 4 * elements // 16
+    keys = elements // 2
+    assert kv_page_bytes(CONFIG, "int8") == 12 * keys // 8 + keys + 4 * elements // 16
 
 
 @pytest.mark.parametrize(

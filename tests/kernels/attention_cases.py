@@ -22,7 +22,7 @@ from jit_kernels.kernels.attention_merge import SPLIT_WORDS, attention_merge
 from jit_kernels.kv_layout import PAGE_SIZE, block_bytes
 from jit_kernels.reference import attention as reference
 from jit_kernels.reference import kv_cache
-from jit_kernels.reference.kv_cache import stored
+from jit_kernels.reference.kv_cache import stored_keys, stored_values
 from jit_kernels.runtime import CLAIM_COUNTER, Argument, Operation, Pool, Program
 from tests.kernels.machine_code import compiled, run
 
@@ -139,7 +139,8 @@ class Case:
             first, count = self.first_row(request), self.rows[request]
             positions = np.arange(self.start(request), len(keys))
             queries = self.queries[first : first + count]
-            kept = [stored(each, self.options.kv_format) for each in (keys, values)]
+            kv_format = self.options.kv_format
+            kept = stored_keys(keys, kv_format), stored_values(values, kv_format)
             parts.append(reference.attend(queries, *kept, positions, self.scoring, self.key_bias))
         return np.concatenate(parts)
 
@@ -180,7 +181,8 @@ def fill_pages(case: Case, request: int) -> None:
     physical = case.table[case.first_pages[request] + tokens // PAGE_SIZE].astype(np.int64)
     slots = physical * PAGE_SIZE + tokens % PAGE_SIZE
     kv_format = case.options.kv_format
-    keys, values = (stored(each[request], kv_format) for each in (case.keys, case.values))
+    keys = stored_keys(case.keys[request], kv_format)
+    values = stored_values(case.values[request], kv_format)
     kv_cache.append(case.pages, kv_format, keys, values, slots)
 
 

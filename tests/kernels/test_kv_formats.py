@@ -9,7 +9,7 @@ import pytest
 
 from jit_kernels.isa import AVX2, BASELINE, Isa
 from jit_kernels.kernels.attention_key_bias import segment_angles
-from jit_kernels.reference.kv_cache import stored
+from jit_kernels.reference.kv_cache import stored_keys, stored_values
 from tests.kernels.attention_cases import (
     Case,
     Options,
@@ -76,9 +76,9 @@ def test_tiles_threads_and_old_pages_change_no_bit(options: Options) -> None:
 
 @pytest.mark.parametrize("options", [BF16, INT8, BIASED], ids=["bf16", "int8", "biased"])
 def test_a_kernel_is_near_attention_over_what_is_kept(options: Options) -> None:
-    case = random_case(64, 3, [301], [40], options=options)
-    kept = [stored(each[0], options.kv_format).dequantised() for each in (case.keys, case.values)]
-    keys, values = (np.repeat(each, 3, axis=1) for each in kept)
+    case, kv_format = random_case(64, 3, [301], [40], options=options), options.kv_format
+    kept = stored_keys(case.keys[0], kv_format), stored_values(case.values[0], kv_format)
+    keys, values = (np.repeat(each.dequantised(), 3, axis=1) for each in kept)
     if case.key_bias is not None:
         keys = keys + np.repeat(_turned_bias(case), 3, axis=1)
     scores = np.einsum("rhd,nhd->rhn", case.queries.astype(np.float64), keys) / 8

@@ -13,7 +13,7 @@ from jit_kernels.kernels.rope_append import rope_append
 from jit_kernels.kv_layout import KvFormat, block_bytes
 from jit_kernels.reference import kv_cache
 from jit_kernels.reference import rope as reference
-from jit_kernels.reference.kv_cache import stored
+from jit_kernels.reference.kv_cache import stored_keys, stored_values
 from tests.kernels.guarded import guarded, guarded_before
 from tests.kernels.machine_code import compiled, each_isa, run, same_bits
 
@@ -63,7 +63,7 @@ def append(
     pages: np.ndarray, keys: np.ndarray, values: np.ndarray, slots: np.ndarray, kv_format: str
 ) -> None:
     """Write k, v [R, KV, D] to their slots."""
-    kept = (stored(each, kv_format) for each in (keys, values))
+    kept = stored_keys(keys, kv_format), stored_values(values, kv_format)
     kv_cache.append(pages, kv_format, *kept, slots)
 
 
@@ -121,6 +121,7 @@ def test_keys_and_values_are_rounded_to_their_format(
     width = NUM_HEADS + 2 * NUM_KV_HEADS
     c.qkv.reshape(35, width, head_dim)[3, -1] = 0  # a value of nothing has nothing to scale by
     c.qkv.reshape(35, width, head_dim)[4, -2] = 1e-40
+    c.qkv.reshape(35, width, head_dim)[5, 3] *= 2e-37  # 2047 times its inverse is not finite
     expected_q, expected_pages = expected_of(c, head_dim)
 
     q, pages = stepped(isa, c, head_dim)

@@ -99,8 +99,8 @@ def test_pages_of_another_format_are_no_prefix(tmp_path: Path) -> None:
     assert len(roots) == 3
 
 
-# int8 moves random logits by 2e-2 of a row's largest at most, bf16 by 5e-3.
-@pytest.mark.parametrize(("kv_format", "tolerance"), [("bf16", 0.01), ("int8", 0.04)])
+# Measured on random logits: bf16 moves them by 6e-3 of a row's largest at most, int8 by 9e-3.
+@pytest.mark.parametrize(("kv_format", "tolerance"), [("bf16", 0.01), ("int8", 0.02)])
 def test_logits_move_a_little(tmp_path: Path, kv_format: str, tolerance: float) -> None:
     case = next(case for case in CASES if case.name == "qwen2")
     directory = converted(case, tmp_path, "fp32").directory
@@ -121,7 +121,7 @@ def test_a_bias_of_600_on_keys_changes_nothing_that_is_kept(tmp_path: Path) -> N
     exact, found = (logits_of(biased.directory, each) for each in ("fp32", "int8"))
 
     assert np.array_equal(*pages)
-    assert relative(found, exact) <= 0.04
+    assert relative(found, exact) <= 0.02
 
 
 def _with_key_bias(directory: Path, size: float) -> Artifact:
@@ -164,15 +164,12 @@ def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
-# Measured on the licence: int8 diverges by 1.9e-3 with 97.5 % of tokens the same, and by 6e-4 with
-# 98.2 % on this repository's documents.
+# Measured: int8 diverges by 1.0e-4 with 99.5 % of tokens the same, bf16 by 0.9e-4 with 99.3 %;
+# where they are others, fp32's two largest logits are within 0.07 of each other. Keys of 8 bits
+# diverged by 1.9e-3 with 97.5 %.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kv_format", "divergence", "same"), [("bf16", 1e-3, 0.99), ("int8", 3e-3, 0.97)]
-)
-def test_english_is_continued_as_with_keys_and_values_in_fp32(
-    kv_format: str, divergence: float, same: float
-) -> None:
+@pytest.mark.parametrize("kv_format", FORMATS)
+def test_english_is_continued_as_with_keys_and_values_in_fp32(kv_format: str) -> None:
     text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in TEXTS)
     agreement = Agreement()
     with (
@@ -188,5 +185,5 @@ def test_english_is_continued_as_with_keys_and_values_in_fp32(
                 agreement.add(exact.logits(tokens, wanted), found.logits(tokens, wanted))
 
     assert agreement.count >= 2000
-    assert agreement.divergence / agreement.count <= divergence
-    assert agreement.same / agreement.count >= same
+    assert agreement.divergence / agreement.count <= 1e-3
+    assert agreement.same / agreement.count >= 0.99
