@@ -77,9 +77,9 @@ def _fetched() -> Iterator[CacheEntry]:
 
 def _converted() -> Iterator[CacheEntry]:
     for directory in sorted((cache_root() / "conversions").glob("[!.]*")):
-        if not is_artifact(directory):
-            continue
         try:
+            if not is_artifact(directory):
+                continue
             metadata = read_container(directory / WEIGHTS_FILE).metadata
         except ArtifactError:
             metadata = {"source": "damaged"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.config import ExpertConfig, ModelConfig, RopeConfig
-from dashinfer_lab.convert.container import ContainerIndex, read_container
+from dashinfer_lab.convert.container import ContainerIndex, read_index
 from dashinfer_lab.convert.staging import is_staging
 from dashinfer_lab.errors import ArtifactError
 from dashinfer_lab.graph import StoredTensor
@@ -36,6 +36,7 @@ FORMAT_VERSION: Final = (1, 3)
 GRAPH_FILE = "model.dimodel"
 WEIGHTS_FILE = "model.ditensors"
 
+_MAX_GRAPH_BYTES: Final = 256 << 20  # a graph of 100 layers has one megabyte
 _HUGE_PAGE: Final = 2 << 20
 _MADV_POPULATE_READ: Final = 22  # Linux 5.14; Python's mmap has no name for it
 
@@ -90,11 +91,12 @@ class Artifact:
             raise ArtifactError(f"{directory} is left over from an unfinished conversion")
         if not is_artifact(directory):
             raise ArtifactError(f"{directory} does not hold {GRAPH_FILE} and {WEIGHTS_FILE}")
-        index = read_container(weights)
-        _check_metadata(weights, index.metadata)
-        _check_graph(directory / GRAPH_FILE, index)
-        with weights.open("rb") as file:
+        with _reading(weights), weights.open("rb") as file:  # once: it may be replaced meanwhile
+            index = read_index(file, weights)
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        _check_metadata(weights, index.metadata)
+        with _reading(directory / GRAPH_FILE) as path:
+            _check_graph(path, index)
         _advise(data, mmap.MADV_HUGEPAGE)
         config = _config_from_json(weights, index.metadata["config"])
         return Artifact(directory, config, index.metadata, index.tensors, data)
@@ -157,10 +159,24 @@ def _advise(data: mmap.mmap, advice: int, begin: int = 0, length: int | None = N
 def is_artifact(directory: Path) -> bool:
     """Say whether `directory` holds both files of a converted model.
 
-    DashInfer's may have the same names: then it is a checkpoint.
+    DashInfer's may have the same names: then it is a checkpoint. Raises ArtifactError where the
+    system lets nobody look.
     """
     graph, weights = directory / GRAPH_FILE, directory / WEIGHTS_FILE
-    return graph.is_file() and weights.is_file() and not is_ditensors(weights)
+    with _reading(weights):
+        return graph.is_file() and weights.is_file() and not is_ditensors(weights)
+
+
+@contextmanager
+def _reading(path: Path) -> Generator[Path]:
+    """Name `path`, and what the system said, where it cannot be read."""
+    try:
+        yield path
+    except OSError as error:
+        reason = error.strerror or error
+        raise ArtifactError(
+            f"{path} cannot be read: {reason}; allow it, or re-convert the model"
+        ) from error
 
 
 def config_to_json(config: ModelConfig) -> str:
@@ -234,6 +250,8 @@ def _check_metadata(path: Path, metadata: Mapping[str, str]) -> None:
 
 def _check_graph(path: Path, index: ContainerIndex) -> None:
     """Refuse a graph or a set of tensors other than those that were written together."""
+    if path.stat().st_size > _MAX_GRAPH_BYTES:
+        raise ArtifactError(f"{path} is larger than {_MAX_GRAPH_BYTES} bytes: not a graph of ours")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if digest != index.metadata["graph_sha256"]:
         raise ArtifactError(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dashinfer_lab.errors import ArtifactError
 from dashinfer_lab.graph import StoredTensor
 
-__all__ = ["ALIGNMENT", "ContainerIndex", "ContainerWriter", "read_container"]
+__all__ = ["ALIGNMENT", "ContainerIndex", "ContainerWriter", "read_container", "read_index"]
 
 ALIGNMENT = 64
 _PAD = "__pad."
@@ -119,10 +119,15 @@ def read_container(path: Path) -> ContainerIndex:
     """
     try:
         with path.open("rb") as file:
-            size = file.seek(0, 2)
-            start, header = _read_header(file, size, path)
+            return read_index(file, path)
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def read_index(file: BinaryIO, path: Path) -> ContainerIndex:
+    """Do what `read_container` does with the open `file` of `path`; raises OSError, too."""
+    size = file.seek(0, 2)
+    start, header = _read_header(file, size, path)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ArtifactError(f"{path}: the metadata are not strings; re-convert the model")

@@ -78,9 +78,9 @@ def _fingerprint(source: Path) -> str:
 
 
 def _opens(target: Path) -> bool:
-    if not is_artifact(target):
-        return False
     try:
+        if not is_artifact(target):
+            return False
         Artifact.open(target)
     except ArtifactError:
         return False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dashinfer_lab.config import expanded
 from dashinfer_lab.convert.artifact import Artifact, is_artifact
-from dashinfer_lab.convert.staging import remove_stale, staging_directory
+from dashinfer_lab.convert.staging import ELSEWHERE, remove_stale, staging_directory
 from dashinfer_lab.errors import ArtifactError, ConversionError
 
 __all__ = ["published"]
@@ -27,25 +27,27 @@ def published(
     existing = _complete(target, identity)
     if existing is not None and not overwrite:
         return existing
-    _require_replaceable(target, overwrite=overwrite)
-    remove_stale(target)
     try:
+        _require_replaceable(target, overwrite=overwrite)
+        remove_stale(target)
         with staging_directory(target, replace=overwrite) as staging:
             write(staging)
     except OSError as error:
         winner = _complete(target, identity)
         if winner is not None:  # another process made the same conversion meanwhile
             return winner
-        raise ConversionError(f"writing {target} failed: {error}") from error
+        raise ConversionError(
+            f"writing {target} failed: {error.strerror or error}; {ELSEWHERE}"
+        ) from error
     return Artifact.open(target)
 
 
 def _complete(target: Path, identity: str) -> Artifact | None:
-    if not is_artifact(target):
-        return None
     try:
-        artifact = Artifact.open(target)
+        artifact = Artifact.open(target) if is_artifact(target) else None
     except ArtifactError:
+        return None
+    if artifact is None:
         return None
     return artifact if artifact.identity == identity else None
 

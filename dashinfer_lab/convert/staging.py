@@ -12,7 +12,9 @@ from pathlib import Path
 
 from dashinfer_lab.errors import ConversionError
 
-__all__ = ["is_staging", "remove_stale", "require_space", "staging_directory"]
+__all__ = ["ELSEWHERE", "is_staging", "remove_stale", "require_space", "staging_directory"]
+
+ELSEWHERE = "choose another directory (the cache's with DASHINFER_LAB_CACHE)"
 
 _MARK = ".converting-"
 
@@ -64,13 +66,13 @@ def remove_stale(target: Path) -> None:
             os.close(handle)
 
 
-def require_space(directory: Path, num_bytes: int) -> None:
-    """Raise ConversionError unless the disk of `directory` has room for `num_bytes`."""
-    free = shutil.disk_usage(directory).free
+def require_space(staging: Path, num_bytes: int) -> None:
+    """Raise ConversionError unless the disk of `staging` has room for `num_bytes`."""
+    free = shutil.disk_usage(staging).free
     if free < num_bytes:
         raise ConversionError(
-            f"the converted model needs {num_bytes / 1e6:.0f} MB, but the disk of {directory} has "
-            f"{free / 1e6:.0f} MB free; free some space or choose another directory"
+            f"the converted model needs {num_bytes / 1e6:.0f} MB, but the disk of {staging.parent} "
+            f"has {free / 1e6:.0f} MB free; free some space or {ELSEWHERE}"
         )
 
 

@@ -87,7 +87,9 @@ def _read_object(path: Path) -> dict[str, object]:
         if path.stat().st_size > _SIZE_LIMIT_BYTES:
             raise TokenizerError(f"{path} is larger than {_SIZE_LIMIT_BYTES} bytes")
         parsed = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise TokenizerError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
         raise TokenizerError(f"{path} is not valid JSON: {error}. Download it again.") from error
     if not isinstance(parsed, dict):
         raise TokenizerError(f"{path} holds a {type(parsed).__name__}, not a JSON object")
