@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from dashinfer_lab.engine import Engine, RequestHandle
+from dashinfer_lab.engine import Engine, RequestHandle, RequestOptions
 from dashinfer_lab.errors import RequestError
 from dashinfer_lab.sampling import MAX_LOGPROBS, SamplingParams
 
@@ -90,8 +90,13 @@ class _Search:
     """The beams of one prompt, and the answers that ended."""
 
     def __init__(
-        self, prompt: Sequence[int], params: BeamSearchParams, end_ids: Collection[int]
+        self,
+        prompt: Sequence[int],
+        params: BeamSearchParams,
+        end_ids: Collection[int],
+        options: RequestOptions,
     ) -> None:
+        self.options: Final = options
         self.beams = [BeamSearchSequence(list(prompt))]
         self._found: Final[list[tuple[float, int, BeamSearchSequence]]] = []
         self._num_prompt: Final = len(prompt)
@@ -151,17 +156,20 @@ class _Search:
 
 def search(
     engine: Engine,
-    prompts: Sequence[Sequence[int]],
+    prompts: Sequence[Iterable[int]],
     params: BeamSearchParams,
     tokenizer: Tokenizer | None = None,
+    options: Sequence[RequestOptions] | None = None,
 ) -> list[BeamSearchOutput]:
-    """Search for every prompt, all in one batch. tokenizer: knows the ends, and the text.
+    """Search for every prompt, all in one batch.
+
+    tokenizer: knows the ends, and the text.  options: how each prompt is served.
 
     Raises `RequestError` for a prompt that cannot be served, and the error of a beam that has one.
     """
     end_ids = frozenset[int]() if tokenizer is None else frozenset(tokenizer.eos_ids)
-    for prompt in prompts:
-        engine.require_room(prompt, params.max_tokens)
+    given = [engine.require_room(prompt, params.max_tokens) for prompt in prompts]
+    served = options or [RequestOptions()] * len(given)
     one = SamplingParams(
         temperature=0,
         max_tokens=1,
@@ -170,7 +178,9 @@ def search(
         ignore_eos=True,
         detokenize=False,
     )
-    searches = [_Search(prompt, params, end_ids) for prompt in prompts]
+    searches = [
+        _Search(prompt, params, end_ids, how) for prompt, how in zip(given, served, strict=True)
+    ]
     while any(each.beams for each in searches):
         _advance(engine, searches, one)
     found = [each.sequences() for each in searches]
@@ -184,7 +194,10 @@ def _advance(engine: Engine, searches: Sequence[_Search], one: SamplingParams) -
     asked: list[list[RequestHandle]] = []
     try:
         asked.extend(
-            [engine.submit(beam.tokens, one, block=True) for beam in each.beams]
+            [
+                engine.submit(beam.tokens, one, block=True, options=each.options)
+                for beam in each.beams
+            ]
             for each in searches
         )
         told = [[_likeliest(handle) for handle in handles] for handles in asked]

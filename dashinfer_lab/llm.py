@@ -29,11 +29,14 @@ from dashinfer_lab.prompts import (
     NOT_UNDERSTOOD,
     Message,
     Prompt,
+    chat_layout,
     is_list,
     options_for,
     params_for,
     prompt_text,
     prompts_in,
+    require_known_keys,
+    salted,
 )
 from dashinfer_lab.sampling import SamplingParams
 from dashinfer_lab.sampling.defaults import model_defaults
@@ -208,8 +211,8 @@ class LLM:
 
         The options are those of `Tokenizer.apply_chat_template`, by vLLM's names.
         """
-        layout = {"add_generation_prompt": add_generation_prompt, **(chat_template_kwargs or {})}
-        layout |= {"tools": tools, "chat_template": chat_template}
+        options = {"add_generation_prompt": add_generation_prompt, "tools": tools}
+        layout = chat_layout(chat_template, chat_template_kwargs, **options)
         many = is_list(messages) and bool(messages) and is_list(messages[0])
         conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
         ids = [self._chat_ids(conversation, **layout) for conversation in conversations]
@@ -219,8 +222,9 @@ class LLM:
         self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams
     ) -> list[BeamSearchOutput]:
         """Find the likeliest sequences that so many beams see, for every prompt, batched."""
-        ids = [list(self._ids(prompt)) for prompt in prompts_in(prompts)]
-        return search(self._engine, ids, params, self.tokenizer)
+        wanted = prompts_in(prompts)
+        ids = [self._ids(prompt) for prompt in wanted]
+        return search(self._engine, ids, params, self.tokenizer, options_for(wanted, None))
 
     def stream(
         self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
@@ -243,7 +247,7 @@ class LLM:
         """
         whole = replace(self.default_sampling_params, max_tokens=None)
         (params,) = params_for(1, whole if sampling_params is None else sampling_params)
-        ids = self.token_ids(prompt)
+        ids, options = self.token_ids(prompt), salted(prompt, options)
         return self._engine.submit(ids, params, block=True, options=options)
 
     def token_ids(self, prompt: Prompt | Sequence[Message]) -> Iterable[int]:
@@ -347,6 +351,7 @@ class LLM:
             raise
 
     def _ids(self, prompt: Prompt) -> Iterable[int]:
+        require_known_keys(prompt)
         if isinstance(prompt, str):
             return self._required_tokenizer().encode(prompt)
         if "prompt_token_ids" in prompt:
@@ -356,7 +361,7 @@ class LLM:
         raise RequestError(f"a prompt with keys {list(prompt)!r:.80} {NOT_UNDERSTOOD}")
 
     def _chat_ids(self, messages: Sequence[Message], **layout: Any) -> list[int]:
-        if not messages:
+        if isinstance(messages, list | tuple) and not messages:
             raise RequestError("the conversation is empty: give at least one message")
         return self._required_tokenizer().encode_chat(messages, **layout)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeGuard, cast
 
 from dashinfer_lab.engine.request_options import RequestOptions
@@ -13,15 +15,22 @@ __all__ = [
     "NOT_UNDERSTOOD",
     "Message",
     "Prompt",
+    "chat_layout",
     "is_list",
     "options_for",
     "params_for",
     "prompt_text",
     "prompts_in",
+    "require_known_keys",
+    "require_messages",
+    "salted",
 ]
 
 Prompt = str | Mapping[str, Any]
-"""Text, `{"prompt": text}` or `{"prompt_token_ids": [...]}`."""
+"""Text, `{"prompt": text}` or `{"prompt_token_ids": [...]}`, the latter perhaps with a
+"cache_salt"."""
+
+_KEYS = ("prompt", "prompt_token_ids", "cache_salt")
 
 Message = Mapping[str, Any]
 """`{"role": "system" | "user" | "assistant", "content": text}`."""
@@ -46,6 +55,39 @@ def prompts_in(given: object) -> list[Prompt]:
         if not isinstance(prompt, str | Mapping):
             raise RequestError(f"the prompt {prompt!r:.80} {NOT_UNDERSTOOD}")
     return cast("list[Prompt]", prompts)
+
+
+def require_known_keys(prompt: Prompt) -> None:
+    """Raise `RequestError` for keys of a prompt that mean nothing here; None asks for nothing."""
+    if isinstance(prompt, Mapping):
+        unknown = [key for key, value in prompt.items() if key not in _KEYS and value is not None]
+        if unknown:
+            raise RequestError(
+                f"a prompt has keys that mean nothing here: {unknown!r:.200}; known are "
+                f"{', '.join(_KEYS)}"
+            )
+
+
+def require_messages(given: object) -> None:
+    """Raise `RequestError` for what is no list of messages; it may be empty."""
+    if not is_list(given) or not all(isinstance(each, Mapping) for each in given):
+        raise RequestError(
+            f'messages={given!r:.80} must be a list of {{"role": ..., "content": ...}}'
+        )
+
+
+def chat_layout(chat_template: object, kwargs: object, **options: object) -> dict[str, Any]:
+    """How a template is applied: vLLM's options of `chat`, in those of the tokenizer."""
+    if not isinstance(chat_template, str | Path | None):
+        raise RequestError(
+            f"chat_template={chat_template!r:.80} must be a text, the path of a file, or None"
+        )
+    given = {} if kwargs is None else kwargs
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise RequestError(f"chat_template_kwargs={kwargs!r:.80} must be a mapping of names")
+    if "messages" in given:
+        raise RequestError("chat_template_kwargs has messages: give them as such")
+    return {**options, **cast("Mapping[str, Any]", given), "chat_template": chat_template}
 
 
 def prompt_text(prompt: Prompt) -> str | None:
@@ -83,6 +125,21 @@ def options_for(prompts: Sequence[Prompt], priority: object) -> list[RequestOpti
         RequestOptions(priority=cast("int", each), cache_salt=_salt(prompt))
         for each, prompt in zip(priorities, prompts, strict=True)
     ]
+
+
+def salted(prompt: object, options: RequestOptions | None) -> RequestOptions | None:
+    """Options with the "cache_salt" of a prompt, if it has one, which they must not contradict."""
+    named = cast("Mapping[str, Any]", prompt) if isinstance(prompt, Mapping) else {}
+    salt = named.get("cache_salt")
+    if salt is None:
+        return options
+    before = RequestOptions() if options is None else options
+    if before.cache_salt not in (None, salt):
+        raise RequestError(
+            f"cache_salt={salt!r:.80} of the prompt contradicts {before.cache_salt!r:.80} of the "
+            "options: give one"
+        )
+    return replace(before, cache_salt=salt)
 
 
 def _salt(prompt: Prompt) -> str | None:

@@ -16,7 +16,7 @@ from typing import Final
 from dashinfer_lab.engine import RequestHandle
 from dashinfer_lab.errors import RequestError
 from dashinfer_lab.outputs import CompletionOutput
-from dashinfer_lab.prompts import Message
+from dashinfer_lab.prompts import Message, require_messages
 from dashinfer_lab.sampling import SamplingParams
 
 __all__ = ["Session"]
@@ -34,6 +34,7 @@ class Session:
     """
 
     def __init__(self, submit: Submit, messages: Sequence[Message] = ()) -> None:
+        require_messages(messages)
         self._submit: Final = submit
         self._messages: list[Message] = [dict(message) for message in messages]
         self._lock: Final = threading.Lock()

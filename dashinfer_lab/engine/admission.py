@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dashinfer_lab.engine.batch import ModelRunner
 from dashinfer_lab.errors import RequestError
+from dashinfer_lab.sampling.checks import shown
 
 __all__ = ["Capacity"]
 
@@ -35,14 +36,14 @@ class Capacity:
         """Return the ids as plain integers; refuse none at all, and ids the model does not know."""
         try:
             ids = [_whole_number(token_id) for token_id in token_ids]
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise RequestError(f"token ids must be whole numbers: {error}") from error
         if not ids:
             raise RequestError("the prompt is empty: give at least one token")
         for position, token_id in enumerate(ids):
             if not 0 <= token_id < self.vocab_size:
                 raise RequestError(
-                    f"token id {token_id} at position {position} is not one of the model's "
+                    f"token id {shown(token_id)} at position {position} is not one of the model's "
                     f"0..{self.vocab_size - 1}"
                 )
         return ids

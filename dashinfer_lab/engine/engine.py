@@ -154,9 +154,11 @@ class Engine:
         mailbox.submit(requests, block=block)
         return handles
 
-    def require_room(self, token_ids: Iterable[int], num_new: int) -> None:
-        """Raise `RequestError` where a prompt could not be served so many new tokens."""
-        self._capacity.max_new_tokens(len(self._capacity.check_ids(token_ids)), num_new)
+    def require_room(self, token_ids: Iterable[int], num_new: int) -> list[int]:
+        """A prompt's ids; raises `RequestError` where it could not be served so many new tokens."""
+        ids = self._capacity.check_ids(token_ids)
+        self._capacity.max_new_tokens(len(ids), num_new)
+        return ids
 
     def compute_logits(
         self, token_ids: Iterable[int], positions: Sequence[int] | None = None

@@ -18,6 +18,7 @@ __all__ = [
     "check_sequences",
     "check_texts",
     "refuse",
+    "shown",
 ]
 
 _LARGEST_BIAS = 1e6  # beyond all logits; a token is banned by bad words or allowed ids
@@ -25,7 +26,15 @@ _LARGEST_BIAS = 1e6  # beyond all logits; a token is banned by bad words or allo
 
 def refuse(name: str, value: object, wanted: str) -> NoReturn:
     """Raise `RequestError` for an option."""
-    raise RequestError(f"{name}={value!r} is not possible: it must be {wanted}")
+    raise RequestError(f"{name}={shown(value)} is not possible: it must be {wanted}")
+
+
+def shown(value: object) -> str:
+    """A value in a message's words, at most 200 characters; Python writes no number of 5,000."""
+    try:
+        return f"{value!r:.200}"
+    except ValueError:
+        return f"({type(value).__name__})"
 
 
 def check_integer(name: str, value: object, *, low: int, high: int | None = None) -> None:

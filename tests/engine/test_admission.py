@@ -18,6 +18,7 @@ from tests.engine.fake_runner import FakeRunner
         ([], "empty"),
         ([3, 97], "token id 97 at position 1 is not one of the model's 0..96"),
         ([-1], "token id -1 at position 0"),
+        ([10**5000], r"token id \(int\) at position 0"),
         ([1.5], "whole numbers"),
         ([True], "True is a truth value"),
         (None, "whole numbers"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from dashinfer_lab import LLM, SamplingParams
-from dashinfer_lab.engine import EngineOptions
+from dashinfer_lab import LLM, BeamSearchParams, SamplingParams
+from dashinfer_lab.engine import EngineOptions, RequestOptions
 from dashinfer_lab.errors import ConfigError, HubError, RequestError
 from tests.hub.tiny_models import CONFIG, write_gguf, write_safetensors
 
@@ -52,6 +52,8 @@ def _works(llm: LLM) -> bool:
         {"prompt_token_ids": None},
         {"prompt_token_ids": 5},
         {"prompt_token_ids": [True]},
+        {"prompt": "hello", "multi_modal_data": {"image": b""}},
+        {"prompt": "hello", "cache_slat": "mine"},
         ["hello", None],
     ],
     ids=repr,
@@ -59,7 +61,35 @@ def _works(llm: LLM) -> bool:
 def test_what_is_no_prompt_is_refused(llm: LLM, prompts: Any) -> None:
     with pytest.raises(RequestError):
         llm.generate(prompts, GREEDY)
+    if isinstance(prompts, dict):
+        with pytest.raises(RequestError):
+            llm.submit(prompts, GREEDY)
     assert _works(llm)
+
+
+def test_a_key_of_a_prompt_that_is_none_asks_for_nothing(llm: LLM) -> None:
+    prompt = {"prompt": "hello", "multi_modal_data": None}
+
+    assert llm.submit(prompt, GREEDY).completion().token_ids
+
+
+def test_the_salt_of_a_prompt_holds_wherever_a_prompt_is_taken(llm: LLM) -> None:
+    ids = list(range(2, 42))
+    salted = {"prompt_token_ids": ids, "cache_salt": "mine"}
+    beams = BeamSearchParams(beam_width=1, max_tokens=1)
+
+    def num_found(ask: Callable[[Any], object], prompt: Any) -> int:
+        before = llm.engine.stats().num_cached_tokens
+        ask(prompt)
+        return llm.engine.stats().num_cached_tokens - before
+
+    submit: Callable[[Any], object] = lambda prompt: llm.submit(prompt, GREEDY).completion()  # noqa: E731
+    asks = [submit, lambda p: llm.generate(p, GREEDY), lambda p: llm.beam_search(p, beams)]
+    submit({"prompt_token_ids": ids})
+    assert [num_found(ask, salted) for ask in asks] == [0, 32, 32]
+    assert [num_found(ask, {**salted, "cache_salt": "other"}) for ask in asks[::-1]] == [0, 32, 32]
+    with pytest.raises(RequestError, match="cache_salt='mine'.*contradicts 'yours'"):
+        llm.submit(salted, GREEDY, options=RequestOptions(cache_salt="yours"))
 
 
 def test_no_prompts_have_no_outputs(llm: LLM) -> None:
@@ -95,6 +125,27 @@ def test_what_are_no_sampling_params_is_refused(llm: LLM, params: Any) -> None:
 def test_what_is_no_conversation_is_refused(llm: LLM, messages: Any) -> None:
     with pytest.raises(RequestError, match="messages|message 0|conversation"):
         llm.chat(messages, GREEDY)
+    assert _works(llm)
+
+
+@pytest.mark.parametrize("messages", [5, None, "hello", [None], ["hello"], [["a", "b"]]], ids=repr)
+def test_a_session_of_what_is_no_conversation_is_refused(llm: LLM, messages: Any) -> None:
+    with pytest.raises(RequestError, match="messages="):
+        llm.session(messages)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("chat_template", 5),
+        ("chat_template_kwargs", 5),
+        ("chat_template_kwargs", {1: 2}),
+        ("chat_template_kwargs", {"messages": []}),
+    ],
+)
+def test_options_of_a_chat_without_sense_are_refused(llm: LLM, name: str, value: Any) -> None:
+    with pytest.raises(RequestError, match=name):
+        llm.chat([{"role": "user", "content": "hello"}], GREEDY, **{name: value})
     assert _works(llm)
 
 

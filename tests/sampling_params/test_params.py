@@ -97,7 +97,12 @@ def test_a_nonsense_value_is_refused_with_its_name_and_value(option: str, value:
     with pytest.raises(RequestError, match="must be") as caught:
         SamplingParams(**{option: value})  # pyright: ignore[reportArgumentType]  # on purpose
 
-    assert f"{option}={value!r}" in str(caught.value)
+    assert f"{option}={value!r:.200}" in str(caught.value)
+
+
+def test_a_number_that_python_does_not_write_is_refused_too() -> None:
+    with pytest.raises(RequestError, match=r"top_k=\(int\) is not possible"):
+        SamplingParams(top_k=10**5000)
 
 
 def test_checks_hold_when_asserts_are_switched_off() -> None:
