@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from dashinfer_lab.quantize import whole_panels
 
-__all__ = ["Op", "OpKind", "Pass", "Weight", "consumers", "maker", "num_experts", "replaced"]
+__all__ = [
+    "GATED_UNITS",
+    "Op",
+    "OpKind",
+    "Pass",
+    "Weight",
+    "consumers",
+    "maker",
+    "num_experts",
+    "replaced",
+]
 
 OpKind = Literal[
     "embedding",
@@ -29,6 +39,8 @@ OpKind = Literal[
     "rope_append",
     "paged_attention",
 ]
+GATED_UNITS: Final[Mapping[OpKind, OpKind]] = {"swish": "swiglu", "gelu": "geglu"}
+"""Activations, and what activation(gate) * up becomes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.calls import LOGITS, WALKS, Calls, Constants
-from dashinfer_lab.lower.ops import Op, Weight, consumers
+from dashinfer_lab.lower.ops import GATED_UNITS, Op, Weight, consumers
 from dashinfer_lab.lower.plan import (
     NothingOperand,
     Operand,
@@ -35,7 +35,7 @@ from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["Selection", "select_kernels"]
 
-_PREPARED_BY_THEIR_READERS = ("rmsnorm", "swiglu", "geglu")
+_PREPARED_BY_THEIR_READERS = ("rmsnorm", *GATED_UNITS.values())
 
 
 @dataclass(frozen=True, slots=True)

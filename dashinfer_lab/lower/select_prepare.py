@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.calls import Calls
-from dashinfer_lab.lower.ops import Op
+from dashinfer_lab.lower.ops import GATED_UNITS, Op
 from dashinfer_lab.lower.plan import ArenaOperand, Operand, RowsOf, StepOperand, TensorOperand
 from jit_kernels.activation_layout import (
     GEMV_ROWS,
@@ -107,7 +107,7 @@ class Preparer:
             operands["row_indices"] = StepOperand("logit_rows")
         elif rows == "num_logit_rows":
             raise UnsupportedModelError(f"{reader.name}: the head must follow a norm")
-        elif maker.kind in ("swiglu", "geglu"):
+        elif maker.kind in GATED_UNITS.values():
             kernel, sources = (
                 f"{maker.kind}_prepare",
                 {"gate": maker.inputs[0], "up": maker.inputs[1]},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dashinfer_lab.lower.ops import Op
+from dashinfer_lab.lower.ops import GATED_UNITS, Op
 from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["FLOAT_BYTES", "View", "assign_views", "padded", "value_widths"]
@@ -57,10 +57,10 @@ def assign_views(ops: Sequence[Op], widths: Mapping[str, int]) -> dict[str, View
     """A view for every value that is written as float rows."""
     views: dict[str, View] = {}
     for op in ops:
-        if op.kind in ("rope_append", "swiglu", "geglu"):
+        if op.kind in ("rope_append", *GATED_UNITS.values()):
             views.update(_side_by_side(op.inputs, widths))
     for op in ops:
-        if op.kind in ("rmsnorm", "swiglu", "geglu"):
+        if op.kind in ("rmsnorm", *GATED_UNITS.values()):
             continue  # written as prepared activations only
         for output in op.outputs:
             if output not in views:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dashinfer_lab.lower.ops import Op, OpKind, consumers, maker, replaced
+from dashinfer_lab.lower.ops import GATED_UNITS, Op, consumers, maker, replaced
 
 __all__ = ["fuse_swiglu"]
-
-_GATED: dict[OpKind, OpKind] = {"swish": "swiglu", "gelu": "geglu"}
 
 
 def fuse_swiglu(ops: Sequence[Op]) -> list[Op]:
@@ -17,10 +15,12 @@ def fuse_swiglu(ops: Sequence[Op]) -> list[Op]:
     for product in [op for op in ops if op.kind == "multiply"]:
         for activated, up in (product.inputs, product.inputs[::-1]):
             gate = maker(result, activated)
-            if gate is None or gate.kind not in _GATED or len(consumers(result, activated)) > 1:
+            if gate is None or gate.kind not in GATED_UNITS:
+                continue
+            if len(consumers(result, activated)) > 1:
                 continue
             inputs = (gate.inputs[0], up)
-            kind = _GATED[gate.kind]
+            kind = GATED_UNITS[gate.kind]
             fused = Op(kind, product.name, inputs, product.outputs, {}, product.layer)
             result = replaced(result, [gate, product], fused)
             break
