@@ -83,7 +83,9 @@ def test_the_salt_of_a_prompt_holds_wherever_a_prompt_is_taken(llm: LLM) -> None
         ask(prompt)
         return llm.engine.stats().num_cached_tokens - before
 
-    submit: Callable[[Any], object] = lambda prompt: llm.submit(prompt, GREEDY).completion()  # noqa: E731
+    def submit(prompt: Any) -> object:
+        return llm.submit(prompt, GREEDY).completion()
+
     asks = [submit, lambda p: llm.generate(p, GREEDY), lambda p: llm.beam_search(p, beams)]
     submit({"prompt_token_ids": ids})
     assert [num_found(ask, salted) for ask in asks] == [0, 32, 32]
