@@ -12,6 +12,9 @@ MINUTES ?= 30
 export MODEL PROMPT MINUTES
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# ModelScope's owner/name, and no path, is fetched by a client that the core does without.
+ELSE := $(word 2,$(MODEL))$(filter /% ./% ../% ~% hf:%,$(MODEL))$(wildcard $(MODEL))
+FOR_MODEL := $(VENV)/.installed-$(if $(and $(findstring /,$(MODEL)),$(if $(ELSE),,id)),hub,core)
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart pull show run chat demo studio profile bench bench-peers lab
@@ -28,22 +31,22 @@ help: ## list the targets
 
 install: $(VENV)/.installed-core ## make the environment and install the package
 
-quickstart: $(VENV)/.installed-core ## fetch and convert MODEL, stream an answer
+quickstart: $(FOR_MODEL) ## fetch and convert MODEL, stream an answer
 	@$(BIN)/dashinfer-lab quickstart --model "$$MODEL"
 
-pull: $(VENV)/.installed-core ## fetch MODEL into the cache
+pull: $(FOR_MODEL) ## fetch MODEL into the cache
 	@$(BIN)/dashinfer-lab pull "$$MODEL"
 
-show: $(VENV)/.installed-core ## show what MODEL is before it runs
+show: $(FOR_MODEL) ## show what MODEL is before it runs
 	@$(BIN)/dashinfer-lab show "$$MODEL"
 
-run: $(VENV)/.installed-core ## continue PROMPT with MODEL
+run: $(FOR_MODEL) ## continue PROMPT with MODEL
 	@$(BIN)/dashinfer-lab run "$$MODEL" "$$PROMPT"
 
-chat: $(VENV)/.installed-core ## talk to MODEL in the terminal
+chat: $(FOR_MODEL) ## talk to MODEL in the terminal
 	@$(BIN)/dashinfer-lab chat "$$MODEL"
 
-demo: $(VENV)/.installed-demo ## talk to MODEL in the browser
+demo: $(VENV)/.installed-demo $(FOR_MODEL) ## talk to MODEL in the browser
 	@$(BIN)/dashinfer-lab demo "$$MODEL"
 
 studio: $(VENV)/.installed-dist ## write a ModelScope Studio with MODEL into build/studio
@@ -51,10 +54,10 @@ studio: $(VENV)/.installed-dist ## write a ModelScope Studio with MODEL into bui
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/studio-wheel >/dev/null
 	@$(BIN)/python demos/studio.py build/studio build/studio-wheel/*.whl "$$MODEL"
 
-profile: $(VENV)/.installed-core ## show where MODEL's time goes, operator by operator
+profile: $(FOR_MODEL) ## show where MODEL's time goes, operator by operator
 	@$(BIN)/dashinfer-lab profile "$$MODEL"
 
-bench: $(VENV)/.installed-core ## measure MODEL on this machine
+bench: $(FOR_MODEL) ## measure MODEL on this machine
 	@$(BIN)/dashinfer-lab bench "$$MODEL"
 
 bench-peers: $(VENV)/.installed-core ## measure MODEL beside llama.cpp and DashInfer

@@ -48,6 +48,27 @@ def test_a_target_takes_any_model(target: str, environment: Path) -> None:
     assert MODEL in said.splitlines()
 
 
+@pytest.mark.parametrize("target", WITH_MODEL)
+@pytest.mark.parametrize(
+    ("model", "needs_client"),
+    [
+        ("owner/name", True),
+        ("smollm2-135m", False),
+        ("hf:owner/name", False),
+        ("./owner/name", False),
+        ("/owner/name", False),
+        ("tests/architecture", False),
+        ("owner/a name", False),
+    ],
+)
+def test_an_id_of_modelscope_brings_its_client(
+    target: str, model: str, needs_client: bool, environment: Path
+) -> None:
+    told = make("--dry-run", target, f"VENV={environment}", f"MODEL={model}")
+
+    assert ("'.[hub]'" in told) is needs_client
+
+
 def test_run_takes_any_prompt(environment: Path) -> None:
     said = make("run", f"VENV={environment}", f"PROMPT={PROMPT}".replace("$", "$$"))
 
