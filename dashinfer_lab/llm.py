@@ -341,6 +341,8 @@ class LLM:
             served = options or [RequestOptions()] * len(ids)
             for tokens, wanted, how in zip(ids, chosen, served, strict=True):
                 choices = self._engine.submit_choices(tokens, wanted, block=True, options=how)
+                for choice in choices:
+                    choice.want_whole()
                 handles.append(choices)
             groups = counted(handles, "prompts") if use_tqdm else handles
             return [_output(text, group) for text, group in zip(texts, groups, strict=True)]

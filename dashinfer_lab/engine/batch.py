@@ -129,8 +129,12 @@ class ModelRunner(Protocol):
         """Decode up to `most` tokens of every chunk; results of each walk, chunk by chunk.
 
         The page tables reach `most - 1` tokens beyond the chunks. Ends early where a chunk drew
-        one of its stop ids, or met NaN or infinity.
+        one of its stop ids, or met NaN or infinity, or somebody was in a `hurry`.
         """
+        ...
+
+    def hurry(self, wanted: bool) -> None:
+        """Whether walks should end with the tokens at work; any thread may say so."""
         ...
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -29,6 +29,8 @@ __all__ = ["EngineCore", "StepTotals"]
 _log = logging.getLogger(__name__)
 # Tokens of one call reach their readers together, and a newcomer waits for its end.
 _LONGEST_CALL_SECONDS: Final = 0.025
+# Where nobody reads before the end and nobody waits; who comes then ends the call.
+_LONGEST_UNREAD_CALL_SECONDS: Final = 0.1
 
 
 @dataclass(slots=True)
@@ -118,7 +120,7 @@ class EngineCore:
         work = _work(batch)
         predicted = self._predicted(work) if self.subscribers else None
         scheduled = self._clock()
-        walks = self._compute(batch)
+        walks = self._compute(batch, begin)
         computed = self._clock()
         self._seconds_a_walk = (computed - scheduled) / len(walks)
         self.scheduler.observe(work, self._seconds_a_walk, len(walks))
@@ -158,19 +160,29 @@ class EngineCore:
             self.totals.num_finished += 1
             self._let_go(request)
 
-    def _num_walks(self, batch: list[Assignment]) -> int:
+    def _num_walks(self, batch: list[Assignment], now: float) -> int:
         """Tokens that every request of a batch may draw before anybody looks."""
         decoding = all(request.state is RequestState.DECODE for request, _ in batch)
         if not decoding or self._runner.max_walks == 1:
             return 1
-        in_time = int(_LONGEST_CALL_SECONDS / max(self._seconds_a_walk, 1e-9))
-        wanted = min(request.tokens_left for request, _ in batch)
-        walks = max(1, min(self._runner.max_walks, in_time, wanted))
-        return walks if walks > 1 and self.scheduler.reach(batch, walks - 1) else 1
+        wanted = min(self._runner.max_walks, *(request.tokens_left for request, _ in batch))
+        for seconds in self._call_seconds(batch, now):
+            walks = min(wanted, int(seconds / max(self._seconds_a_walk, 1e-9)))
+            if walks > 1 and self.scheduler.reach(batch, walks - 1):
+                return walks
+        return 1
 
-    def _compute(self, batch: list[Assignment]) -> list[list[ChunkResult]]:
+    def _call_seconds(self, batch: list[Assignment], now: float) -> Iterator[float]:
+        """How long a call may take, the longest first: the next one may do with fewer pages."""
+        left = min(request.deadline_seconds for request, _ in batch) - now
+        watched = self.subscribers or self.scheduler.waiting
+        if not watched and all(request.waits_for_end for request, _ in batch):
+            yield min(_LONGEST_UNREAD_CALL_SECONDS, left)
+        yield min(_LONGEST_CALL_SECONDS, left)
+
+    def _compute(self, batch: list[Assignment], now: float) -> list[list[ChunkResult]]:
         """Results of every walk, request by request."""
-        num_walks = self._num_walks(batch)
+        num_walks = self._num_walks(batch, now)
         chunks = [request.chunk(span, num_walks - 1) for request, span in batch]
         try:
             if num_walks > 1:

@@ -28,6 +28,8 @@ class EventQueue:
         self._ended: Final = threading.Event()
         self._listener: Callable[[], None] | None = None
         self.last: TokenEvent | None = None
+        self.whole = False
+        """Whether the reader waits for the end alone."""
 
     def put(self, event: TokenEvent) -> None:
         """Add an event; the last one has a finish_reason."""
@@ -43,12 +45,14 @@ class EventQueue:
 
         The listener neither waits nor raises.
         """
+        self.whole = False
         self._listener = listener
         if not self._events.empty():
             listener()
 
     def take(self, timeout: float | None = None) -> TokenEvent:
         """Wait for the next event; raises `queue.Empty` after `timeout` seconds."""
+        self.whole = False
         return take(self._events, timeout)
 
     def empty(self) -> bool:
@@ -57,6 +61,7 @@ class EventQueue:
 
     def wait_for_end(self, timeout: float | None = None) -> bool:
         """Wait until the last event is there; False after `timeout` seconds."""
+        self.whole = True
         deadline = Deadline(timeout)
         while not self._ended.is_set():
             if deadline.over:

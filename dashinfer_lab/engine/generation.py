@@ -58,6 +58,7 @@ class GenerationRequest(Request):
         self._stop_ids: Final = frozenset(params.stop_token_ids or ())
         self._ending_ids: Final = tuple(self._stop_ids | self._eos_ids)
         self._text: Final = text
+        self._ends_by_text: Final = bool(params.stop_strings or params.stop_words_ids)
         self._scores_told = False
         self._end: TokenEvent | None = None
         self._first_token_seconds: float | None = None
@@ -96,6 +97,11 @@ class GenerationRequest(Request):
     def tokens_left(self) -> int:
         """Most tokens that may still be drawn."""
         return self._max_tokens - (self.num_tokens - self._num_prompt_tokens)
+
+    @property
+    def waits_for_end(self) -> bool:
+        """Whether nobody looks at a token before the last, nor may a text end it earlier."""
+        return self.events.whole and not self._ends_by_text
 
     @property
     def stop_ids(self) -> Sequence[int]:

@@ -133,6 +133,10 @@ class RequestHandle:
         finally:
             self.cancel()
 
+    def want_whole(self) -> None:
+        """Say that nobody reads before the end: tokens may then come many at a time."""
+        self._events.whole = True
+
     def completion(self, timeout: float | None = None) -> CompletionOutput:
         """Wait for the end and return the whole. An interrupt cancels; a timeout does not.
 

@@ -25,7 +25,9 @@ class EngineLoop:
     ) -> None:
         self.core: Final = EngineCore(runner, options, clock)
         scheduler = self.core.scheduler
-        self.mailbox: Final = Mailbox(options.max_queued, lambda: len(scheduler.waiting))
+        self.mailbox: Final = Mailbox(
+            options.max_queued, lambda: len(scheduler.waiting), lambda: runner.hurry(True)
+        )
         self._runner: Final = runner
         self._close_error: Exception | None = None
         # A daemon, because threads that are not are joined before exit handlers run, and it is
@@ -55,15 +57,19 @@ class EngineLoop:
 
     def _serve(self) -> None:
         try:
-            while self.mailbox.collect(
-                self.core.add, self.core.cancel, idle=not self.core.has_work
-            ):
+            while self._collect():
                 if self.core.has_work:
                     self.core.step()
         except BaseException as error:  # noqa: BLE001  # all callers must hear of it
             self.mailbox.close(_stopped_by(error))
         finally:
             self._end()
+
+    def _collect(self) -> bool:
+        """Take in what was posted; what is posted from here on hurries the step that follows."""
+        self._runner.hurry(False)
+        idle = not self.core.has_work
+        return self.mailbox.collect(self.core.add, self.core.cancel, idle=idle)
 
     def _end(self) -> None:
         self.mailbox.close(_closed)

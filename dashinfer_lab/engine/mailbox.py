@@ -27,9 +27,15 @@ __all__ = ["Mailbox"]
 
 
 class Mailbox:
-    """Many threads post, one thread collects. `backlog` tells how many requests wait beyond it."""
+    """Many threads post, one thread collects. `backlog` tells how many requests wait beyond it.
 
-    def __init__(self, max_queued: int, backlog: Callable[[], int]) -> None:
+    hurry: asks whoever is to collect to come soon.
+    """
+
+    def __init__(
+        self, max_queued: int, backlog: Callable[[], int], hurry: Callable[[], None]
+    ) -> None:
+        self._hurry: Final = hurry
         self._max_queued: Final = max_queued
         self._backlog: Final = backlog
         self._process: Final = os.getpid()
@@ -68,7 +74,7 @@ class Mailbox:
             if self._closed_by is not None:
                 raise self._closed_by()
             self._submitted.extend(requests)
-            self._news.notify()
+            self._tell()
 
     def require_possible(self, count: int) -> None:
         """Refuse, before they are made, requests that not even an empty queue could take."""
@@ -84,7 +90,7 @@ class Mailbox:
             return
         with self._lock:
             self._cancelled.append(request_id)
-            self._news.notify()
+            self._tell()
 
     def close(self, error: Callable[[], DashInferLabError]) -> None:
         """Refuse whatever is posted from now on, with this error; the first closing counts.
@@ -96,7 +102,7 @@ class Mailbox:
         with self._lock:
             if self._closed_by is None:
                 self._closed_by = error
-            self._news.notify()
+            self._tell()
             self._room.notify_all()
 
     def collect(
@@ -122,6 +128,10 @@ class Mailbox:
                 "this is the engine's own thread, on which subscribers and logits processors run: "
                 "it would wait for itself; ask from another thread"
             )
+
+    def _tell(self) -> None:
+        self._news.notify()
+        self._hurry()
 
     def _require_collector(self) -> None:
         if self._is_fork:

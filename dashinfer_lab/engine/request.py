@@ -176,6 +176,11 @@ class Request(ABC):
         """Drawn ids after which the request ends."""
         return ()
 
+    @property
+    def waits_for_end(self) -> bool:
+        """Whether nobody looks at a token before the last, nor may a text end it earlier."""
+        return False
+
     def reach(self, num_ahead: int) -> bool:
         """Take pages for tokens beyond the known ones, or none and say False."""
         return self.pages is not None and self.pages.grow_to(self.num_tokens + num_ahead)

@@ -157,6 +157,10 @@ class CompiledRunner:
         earlier = [[ChunkResult(token_id) for token_id in walk] for walk in drawn]
         return [*earlier, self._results(chunks, rows)]
 
+    def hurry(self, wanted: bool) -> None:
+        """Whether a walk should end with the tokens at work; any thread may say so."""
+        self.inputs.walks[2] = wanted
+
     def start_recording(self, recorder: ProfileRecorder) -> None:
         """Time the steps that `recorder` wants, from the next one on."""
         with self._recorders_change:

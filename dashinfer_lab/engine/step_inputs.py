@@ -24,7 +24,7 @@ __all__ = ["MAX_WALKS", "AttentionShape", "RotationTables", "StepInputs"]
 
 _MAX_PARTIALS = 1024
 _WHOLE = -1
-MAX_WALKS = 16
+MAX_WALKS = 64
 """Most tokens a request may draw in one call."""
 
 
@@ -84,7 +84,7 @@ class StepInputs:
         self.splits = aligned((max_tokens, SPLIT_WORDS), np.int64)
         self.partials = aligned((_MAX_PARTIALS, attention.partial_floats), np.float32)
         self.page_tables = aligned(max_tokens * max_pages, np.int32)
-        self.walks = aligned(2, np.int64)
+        self.walks = aligned(3, np.int64)
         self.stop_ids = aligned((max_logit_rows, STOP_IDS), np.int32)
         self.tokens_of_walks = aligned((MAX_WALKS, max_logit_rows), np.int32)
         self.first_pages = aligned(max_tokens, np.int64)
@@ -114,7 +114,7 @@ class StepInputs:
             tables.append(table)
             row, logit_row, table = end, logit_row + wanted, table + len(chunk.page_table)
         self.num_tokens[0], self.num_logit_rows[0] = row, logit_row
-        self.walks[:] = 1, 0
+        self.walks[:2] = 1, 0
         self._fill_attention(chunks, lengths, first_rows, tables)
         return rows
 

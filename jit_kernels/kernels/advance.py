@@ -1,8 +1,9 @@
 """Advance: the drawn token of every row becomes its input, one position further on.
 
-Ends a program that is walked several times in one call: `repeat` holds {walks wanted, walks done}.
-Notes each walk's tokens; where a row drew a token that stops it, or met NaN or infinity, this walk
-becomes the last. Every row is one token of one request and has logits, in the same order.
+Ends a program that is walked several times in one call: `repeat` holds {walks wanted, walks done,
+whether somebody waits}, of which any thread may set the last. Notes each walk's tokens; where a row
+drew a token that stops it, or met NaN or infinity, or somebody waits, this walk becomes the last.
+Every row is one token of one request and has logits, in the same order.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def advance(
     with when(worker().index.equals(0)):
         done = repeat[1] + 1
         with when(repeat[0] > 1):
-            stopped = Variable(index(0))
+            stopped = Variable(select(repeat[2].equals(0), index(0), 1))
             for row in loop(rows[0]):
                 token = tokens_out[row]
                 tokens_of_walks[(done - 1) * walk_stride + row] = token

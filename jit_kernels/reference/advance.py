@@ -25,10 +25,12 @@ class Decoding:
     page_size: int = 32
 
 
-def advance(before: Decoding, drawn: Ints, finite: Ints, stop_ids: list[list[int]]) -> Decoding:
-    """The next walk's inputs; `before` itself where a row has stopped or is not finite."""
+def advance(
+    before: Decoding, drawn: Ints, finite: Ints, stop_ids: list[list[int]], *, hurried: bool = False
+) -> Decoding:
+    """The next inputs; `before` itself where a row stopped or is not finite, or others wait."""
     stopped = any(token in ids for token, ids in zip(drawn.tolist(), stop_ids, strict=True))
-    if stopped or not finite.all():
+    if stopped or hurried or not finite.all():
         return before
     positions = before.positions + 1
     size = before.page_size

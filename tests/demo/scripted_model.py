@@ -56,6 +56,9 @@ class ScriptedRunner:
     def copy_page(self, source: int, target: int) -> None:
         raise AssertionError(f"page {source} was to be copied into {target}, but none is shared")
 
+    def hurry(self, wanted: bool) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

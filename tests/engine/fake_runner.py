@@ -51,6 +51,7 @@ class FakeRunner:
         self.threads: set[int] = set()
         self.num_closed = 0
         self.num_copied = 0
+        self.hurried = False
         self._pages = np.full((num_pages, self.page_size), STALE)
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
@@ -71,6 +72,8 @@ class FakeRunner:
             drawn = [result.token_id for result in walks[-1]]
             if None in drawn or any(t in c.stop_ids for t, c in zip(drawn, chunks, strict=True)):
                 break
+            if self.hurried:
+                break
             following = [
                 replace(chunk, token_ids=[token_id], start=chunk.start + ahead, sampling=later)
                 for chunk, token_id in zip(chunks, drawn, strict=True)
@@ -84,6 +87,9 @@ class FakeRunner:
     def copy_page(self, source: int, target: int) -> None:
         self.num_copied += 1
         self._pages[target] = self._pages[source]
+
+    def hurry(self, wanted: bool) -> None:
+        self.hurried = wanted
 
     def close(self) -> None:
         self.num_closed += 1

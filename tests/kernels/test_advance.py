@@ -22,7 +22,7 @@ class Step:
     """Operands of `advance` for some rows, each a page before, at or after a page's end."""
 
     num_rows: int
-    walks: np.ndarray = field(default_factory=lambda: np.array([WALKS, 0], np.int64))
+    walks: np.ndarray = field(default_factory=lambda: np.array([WALKS, 0, 0], np.int64))
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.num_rows)
@@ -62,7 +62,10 @@ class Step:
 
     def expected(self) -> reference.Decoding:
         stops = self.stop_ids.tolist()
-        return reference.advance(self.state(), self.drawn.copy(), self.finite, stops)
+        hurried = bool(self.walks[2])
+        return reference.advance(
+            self.state(), self.drawn.copy(), self.finite, stops, hurried=hurried
+        )
 
 
 def assert_equal(found: reference.Decoding, expected: reference.Decoding) -> None:
@@ -80,7 +83,7 @@ def test_the_drawn_tokens_are_the_next_inputs(isa: Isa, rows: int) -> None:
     step.run(isa)
 
     assert_equal(step.state(), expected)
-    assert step.walks.tolist() == [WALKS, 1]
+    assert step.walks[:2].tolist() == [WALKS, 1]
     assert (step.noted[0, :rows] == step.drawn).all()
     assert (np.delete(step.requests, POSITION_WORD, axis=1) == untouched).all()
 
@@ -94,7 +97,7 @@ def test_a_stop_id_ends_the_walks(place: int) -> None:
     step.run(AVX2)
 
     assert_equal(step.state(), expected)
-    assert step.walks.tolist() == [1, 1]
+    assert step.walks[:2].tolist() == [1, 1]
     assert (step.noted[0, :5] == step.drawn).all()
 
 
@@ -105,7 +108,7 @@ def test_another_rows_stop_id_ends_nothing() -> None:
 
     step.run(AVX2)
 
-    assert step.walks.tolist() == [WALKS, 1]
+    assert step.walks[:2].tolist() == [WALKS, 1]
 
 
 def test_nan_ends_the_walks() -> None:
@@ -114,7 +117,7 @@ def test_nan_ends_the_walks() -> None:
 
     step.run(AVX2)
 
-    assert step.walks.tolist() == [1, 1]
+    assert step.walks[:2].tolist() == [1, 1]
 
 
 def test_no_token_ends_the_walks() -> None:
@@ -123,28 +126,40 @@ def test_no_token_ends_the_walks() -> None:
 
     step.run(AVX2)
 
-    assert step.walks.tolist() == [1, 1]
+    assert step.walks[:2].tolist() == [1, 1]
 
 
 def test_the_last_walk_prepares_no_other() -> None:
     step = Step(3)
-    step.walks[:] = WALKS, WALKS - 1
+    step.walks[:2] = WALKS, WALKS - 1
     before = step.state()
 
     step.run(AVX2)
 
     assert_equal(step.state(), before)
-    assert step.walks.tolist() == [WALKS, WALKS]
+    assert step.walks[:2].tolist() == [WALKS, WALKS]
     assert (step.noted[WALKS - 1, :3] == step.drawn).all()
 
 
 def test_a_lone_walk_leaves_everything_as_it_is() -> None:
     step = Step(3)
-    step.walks[:] = 1, 0
+    step.walks[:2] = 1, 0
     before = step.state()
 
     step.run(AVX2)
 
     assert_equal(step.state(), before)
-    assert step.walks.tolist() == [1, 1]
+    assert step.walks[:2].tolist() == [1, 1]
     assert not step.noted.any()
+
+
+def test_whoever_waits_ends_the_walks() -> None:
+    step = Step(3)
+    step.walks[2] = 1
+    expected = step.expected()
+
+    step.run(AVX2)
+
+    assert_equal(step.state(), expected)
+    assert step.walks.tolist() == [1, 1, 1]
+    assert (step.noted[0, :3] == step.drawn).all()
