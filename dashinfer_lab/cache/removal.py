@@ -29,10 +29,10 @@ _YOUNG_WHILE_MADE: Final = (
     "models/*/.*.incomplete",
     "models/*/snapshots/.replaced-*",
     "objects/*/.*.part",
-    "lowered/*.part",
     "schedules/.*.part",
+    "lowered/.*.incomplete",
     "conversions/*/.*.incomplete",
-    "conversions/*/lowered/*.part",
+    ".*.incomplete",
 )
 _LEFT_BY_REMOVAL: Final = (f"*/{_REMOVING}*", f"*/*/{_REMOVING}*", f"*/*/*/{_REMOVING}*")
 _YOUNG_SECONDS: Final = 3600.0

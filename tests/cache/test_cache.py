@@ -162,6 +162,9 @@ def test_what_cut_work_left_is_pruned_and_all_else_stays(pulled: Path, cache: Pa
         abandoned(cache / "models" / "smollm2-135m" / ".fetch-x" / "tiny.whl"),
         abandoned(cache / "conversions" / ".tiny.converting-1-ab" / "model.ditensors"),
         abandoned(cache / "objects" / "aa" / ".x.part"),
+        abandoned(cache / "schedules" / ".x.part"),
+        abandoned(cache / "lowered" / ".x.json.ab.incomplete"),
+        abandoned(cache / ".roof.json.ab.incomplete"),
         abandoned(cache / "models" / ".removing-ab" / "model.safetensors"),
     ]
     kept = abandoned(cache / "objects" / "aa" / "x.o")
