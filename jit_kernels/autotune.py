@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from jit_kernels.compiler.atomic import write_atomically
 from jit_kernels.compiler.fingerprint import source_fingerprint
 from jit_kernels.compiler.target import llvm_version
 from jit_kernels.errors import TraceError
@@ -110,21 +108,10 @@ class ChoiceStore:
     def write(self, parts: Sequence[str], choice: Choice) -> bool:
         """Keep a choice; False where the directory cannot be written."""
         text = json.dumps({"made_for": list(parts), "choice": choice.as_dict()}, indent=1)
-        path = self._path(parts)
-        temporary: Path | None = None
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-            temporary = Path(name)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(f"{_digest(text)}\n{text}")
-            temporary.replace(path)
+            write_atomically(self._path(parts), f"{_digest(text)}\n{text}".encode())
         except OSError:
             return False
-        finally:
-            if temporary is not None:
-                with suppress(OSError):
-                    temporary.unlink()
         return True
 
     def __len__(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final, cast
 
 from dashinfer_lab import __version__
 from dashinfer_lab.config import cache_root
+from dashinfer_lab.hub.files import write_json
 
 __all__ = ["Baseline", "Figure", "Regression", "keep", "kept"]
 
@@ -86,10 +86,7 @@ def keep(key: str, figures: Iterable[Figure]) -> Path:
     """
     path = _path()
     entry = {"version": __version__, "figures": {it.name: it.value for it in figures}}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary.write_text(json.dumps({**_read(path), key: entry}, indent=1), encoding="utf-8")
-    temporary.replace(path)
+    write_json(path, {**_read(path), key: entry})
     return path
 
 

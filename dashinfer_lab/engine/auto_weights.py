@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 from dashinfer_lab.config import Language, cache_root
 from dashinfer_lab.engine.weights_words import say
 from dashinfer_lab.free_memory import available_bytes
+from dashinfer_lab.hub.files import write_json
 from dashinfer_lab.quantize import Scheme
 from jit_kernels.isa import detect
 from jit_kernels.runtime.topology import thread_plan
@@ -204,13 +204,9 @@ def kept_bandwidth(isa: str, threads: int) -> float | None:
 
 def keep_bandwidth(isa: str, threads: int, bandwidth_gbs: float) -> None:
     """Keep a measured bandwidth in the cache; where that cannot be written, it is forgotten."""
-    path = _roof_file()
-    known = {**_kept(path), _key(isa, threads): round(bandwidth_gbs, 3)}
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    known = {**_kept(_roof_file()), _key(isa, threads): round(bandwidth_gbs, 3)}
     with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(known, indent=1), encoding="utf-8")
-        temporary.replace(path)
+        write_json(_roof_file(), known)
 
 
 def _key(isa: str, threads: int) -> str:

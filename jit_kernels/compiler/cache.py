@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+from jit_kernels.compiler.atomic import write_atomically
 
 __all__ = ["ObjectCache"]
 
@@ -62,23 +62,11 @@ class ObjectCache:
         if self._directory is None:
             self._memory[key] = content
             return
-        path = self._path(self._directory, key)
+        entry = hashlib.sha256(content).digest() + content
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
+            write_atomically(self._path(self._directory, key), entry)
         except OSError as error:
             self._fall_back_to_memory(key, content, error)
-            return
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            Path(temporary).replace(path)
-        except OSError as error:
-            Path(temporary).unlink(missing_ok=True)
-            self._fall_back_to_memory(key, content, error)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
 
     def _fall_back_to_memory(self, key: str, content: bytes, error: OSError) -> None:
         _LOG.warning(
