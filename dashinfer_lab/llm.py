@@ -61,13 +61,13 @@ class LLM:
     model: directory of a checkpoint or a converted model, GGUF file, a hub's id, an embedded
     model's name, or a transformers model in memory.  tokenizer: the last one's tokenizer.
     weights: "fp32", "bf16", "a16w8", "a16w4", or with a group size "a16w8:G", "a16w4:G"; "a8w8" and
-        "a8w4" round activations, too, which is faster for prompts and changes answers; "auto"
-    takes a16w8 but for the smallest models, see `weights_reason`. A checkpoint is converted once,
-    into the cache.
+    "a8w4" round activations, too, which is faster for prompts and changes answers; "auto" takes
+    a16w8 but for the smallest models, see `weights_reason`. A checkpoint is converted once, into
+    the cache.
     threads: None derives them from affinity, quota and cores.
     kv_cache_dtype: "fp32", "bf16", "int8"; "auto" takes the first in which they fit, see
-    `kv_choice`.  context_length, max_batch_tokens, kv_cache_bytes:
-    see `LoadOptions`.  engine: see `EngineOptions`.
+    `kv_choice`.  context_length, max_batch_tokens, kv_cache_bytes: see `LoadOptions`.  engine: see
+    `EngineOptions`.
     progress: True shows a bar while the model is fetched or converted, where a person watches.
     chat_template: in place of the model's own, as text or the path of a file.
     autotune: True measures the schedules of the linear layers where none are stored for these

@@ -43,8 +43,8 @@ class LoadOptions:
 
     context_length: positions to serve.  max_batch_tokens: rows of a step.
     kv_cache_bytes: memory reserved for keys and values.  kv_cache_dtype: their format, see
-    `auto_kv`.  autotune: True measures schedules where none are stored for this
-    machine and these shapes, which takes some 20 s; "again" in any case; what is stored is used..
+    `auto_kv`.  autotune: True measures schedules where none are stored for this machine and these
+    shapes, which takes some 20 s; "again" in any case. What is stored is always used.
     """
 
     threads: int | None = None
