@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections import namedtuple
@@ -216,6 +217,25 @@ def test_a_full_disk_is_noticed_before_anything_is_written(
     with pytest.raises(ConversionError, match=r"needs \d+ MB, but the disk .* has 1 MB free"):
         convert(checkpoint, tmp_path / "model", "fp32")
     assert checkpoint.reads == []
+    assert _left_in(tmp_path) == []
+
+
+def test_a_disk_that_fills_up_meanwhile_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync, calls = os.fsync, 0
+
+    def full(handle: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+
+    with pytest.raises(ConversionError, match=r"failed: No space left on device; choose another"):
+        convert(tiny_checkpoint(tiny_config()), tmp_path / "model", "fp32")
     assert _left_in(tmp_path) == []
 
 

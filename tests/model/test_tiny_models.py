@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from dashinfer_lab import LLM
+from dashinfer_lab.convert.converter import convert
+from tests.convert.memory_checkpoint import tiny_checkpoint
 from tests.model.artifact_weights import ArtifactWeights
 from tests.model.numpy_llama import llama_logits
 from tests.model.tiny_artifact import tiny_artifact, tiny_llama
@@ -55,3 +57,21 @@ def test_every_group_size_agrees_with_numpy(tmp_path: Path, scheme: str, group: 
     with LLM(artifact.directory) as llm:
         # int16 activations measure 1e-4 here; a wrong scale or group would measure 1e-1.
         assert relative_error(llm) <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tolerance"), [("fp32", 1e-5), ("bf16", 1e-5), ("a16w8", 1e-3), ("a16w4", 1e-3)]
+)
+def test_activations_beyond_float16_stay_exact(
+    tmp_path: Path, scheme: str, tolerance: float
+) -> None:
+    checkpoint = tiny_checkpoint(tiny_llama())
+    for name, values in checkpoint.tensors.items():
+        if name.endswith(("embed_tokens.weight", "v_proj.weight", "up_proj.weight")):
+            values *= 1e6  # residuals, values and gated products, each over 65504
+    artifact = convert(checkpoint, tmp_path / "large", scheme)
+    (artifact.directory / "tokenizer.json").unlink()
+
+    with LLM(artifact.directory) as llm:
+        assert np.abs(llm.logits(TOKENS)).max() > 65504
+        assert relative_error(llm) <= tolerance
