@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from dashinfer_lab.config import Language
 from dashinfer_lab.profiling.achieved import Achieved
+from dashinfer_lab.profiling.limit import limit_sentence
 from dashinfer_lab.profiling.report import notes
 from dashinfer_lab.profiling.timeline import RequestTimeline, StretchKind
 from dashinfer_lab.profiling.words import say, spoken
@@ -81,6 +82,7 @@ def _phase(phase: PhaseProfile, lang: Language) -> Iterator[str]:
             coverage=phase.coverage,
         )
     )
+    yield f'<div style="max-width:60em">{escape(limit_sentence(phase, lang))}</div>'
     rows = {row.opname: row for row in (*phase.forward_rows(), phase.inputs_row())}
     achieved = {each.opname: each for each in phase.achieved_by_operator()}
     head = [say(lang, "operator"), say(lang, "calls"), say(lang, "time_ms"), say(lang, "share")]

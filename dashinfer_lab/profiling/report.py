@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dashinfer_lab.config import Language
 from dashinfer_lab.profiling.achieved import Achieved
+from dashinfer_lab.profiling.limit import limit_sentence
 from dashinfer_lab.profiling.op_profile import OpProfile, PhaseProfile, ProfileRow
 from dashinfer_lab.profiling.words import say, spoken
 
@@ -38,7 +39,11 @@ def report(profile: OpProfile, lang: Language | None = None) -> str:
     if not profile.steps:
         return say(language, "nothing")
     lines = [line for phase in profile.phases for line in _phase(phase, language)]
-    return "\n".join([*lines, *notes(profile, language)])
+    limits = [
+        f"{say(language, phase.phase)}: {limit_sentence(phase, language)}"
+        for phase in profile.phases
+    ]
+    return "\n".join([*lines, *limits, *notes(profile, language)])
 
 
 def notes(profile: OpProfile, lang: Language) -> Iterator[str]:

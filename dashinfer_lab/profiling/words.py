@@ -46,6 +46,25 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "bound": ("bound by", "受限于"),
     "memory": ("memory", "内存"),
     "compute": ("compute", "计算"),
+    "bound.memory": ("memory", "内存带宽"),
+    "bound.compute": ("arithmetic", "计算能力"),
+    "most": ("{opname} takes {share:.0%} of the time.", "{opname} 占 {share:.0%} 的时间。"),
+    "limit.memory": (
+        "Memory sets the pace: {amount:.1f} MB a step, at {rate:.1f} of {limit:.1f} GB/s. {most}",
+        "瓶颈在内存：每步 {amount:.1f} MB，达到 {rate:.1f} / {limit:.1f} GB/s。{most}",
+    ),
+    "limit.compute": (
+        "Arithmetic sets the pace: {amount:.2f} GFLOP a step, at {rate:.0f} of {limit:.0f} "
+        "GFLOP/s. {most}",
+        "瓶颈在计算：每步 {amount:.2f} GFLOP，达到 {rate:.0f} / {limit:.0f} GFLOP/s。{most}",
+    ),
+    "limit.far": (
+        "Far from this machine's limit: {bound} would allow {least_ms:.2f} ms a step, it takes "
+        "{ms:.2f} ms. {most} The rest goes into small operators, waits between workers, or other "
+        "programs on these cores.",
+        "远未达到本机上限：按{bound}每步只需 {least_ms:.2f} ms，实际 {ms:.2f} ms。{most}"
+        "其余时间用于小算子、线程间等待，或被本机其他程序占用。",
+    ),
     "requests": ("requests", "请求"),
     "request": ("request {number}", "请求 {number}"),
     "request_head": ("request", "请求"),
