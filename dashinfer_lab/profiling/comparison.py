@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ __all__ = ["ComparedPhase", "ComparedRow", "ProfileComparison"]
 _OPERATOR_WIDTH = 18
 _MOST_BARS = 9
 _TELLING_SHARE = 0.01  # ratios of smaller times are noise
+_FORMAT = re.compile(r"_(f32|bf16|u8|u4)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +50,19 @@ class ComparedPhase:
         """Wall time of the steps."""
         return self.rows[-1]
 
+    def telling_speedup(self, row: ComparedRow) -> float | None:
+        """Its speed-up, where the row takes enough of the time for it to mean something."""
+        longest = max(self.total.before_ms, self.total.after_ms)
+        is_telling = max(row.before_ms, row.after_ms) > _TELLING_SHARE * longest
+        return row.speedup if is_telling else None
+
 
 @dataclass(frozen=True, slots=True)
 class ProfileComparison:
-    """Time a token by operator, so that runs of different lengths compare."""
+    """Time a token by operator, so that runs of different lengths compare.
+
+    Operators that one run has in other formats of weights than the other are one row.
+    """
 
     names: tuple[str, str]
     phases: tuple[ComparedPhase, ...]
@@ -117,9 +128,12 @@ class ProfileComparison:
             yield f"=== {say(lang, each.phase)}: {say(lang, 'per_token')} ==="
             yield f"{head} {self.names[1].rjust(widths[1])} {'x':>7}"
             for row in each.rows:
-                one = f"{row.before_ms:.3f}".rjust(widths[0])
-                other = f"{row.after_ms:.3f}".rjust(widths[1])
-                speedup = "-" if row.speedup is None else f"{row.speedup:.2f}"
+                one, other = (
+                    (f"{ms:.3f}" if ms else "-").rjust(width)
+                    for ms, width in zip((row.before_ms, row.after_ms), widths, strict=True)
+                )
+                ratio = each.telling_speedup(row)
+                speedup = "-" if ratio is None else f"{ratio:.2f}"
                 yield f"{row.opname.ljust(_OPERATOR_WIDTH)} {one} {other} {speedup:>7}"
             yield ""
 
@@ -133,12 +147,11 @@ class ProfileComparison:
                 places = [place + shift for place in range(len(rows))]
                 colour = pen.palette.series[column]
                 axes.barh(places, values, 0.36, color=colour, label=pen.drawable(name))
-            longest = max(each.total.before_ms, each.total.after_ms)
             for place, row in enumerate(rows):
-                longer = max(row.before_ms, row.after_ms)
-                if row.speedup is not None and longer > _TELLING_SHARE * longest:
-                    label = f" {row.speedup:.2f}×"
-                    axes.text(longer, place, label, va="center", fontsize=8)
+                ratio = each.telling_speedup(row)
+                if ratio is not None:
+                    longer = max(row.before_ms, row.after_ms)
+                    axes.text(longer, place, f" {ratio:.2f}×", va="center", fontsize=8)
             axes.set_yticks(range(len(rows)), [pen.drawable(row.opname) for row in rows])
             axes.tick_params(axis="y", length=0, labelcolor=pen.palette.ink)
             axes.invert_yaxis()
@@ -152,11 +165,30 @@ class ProfileComparison:
 
 
 def _compared(before: PhaseProfile, after: PhaseProfile) -> ComparedPhase:
-    one, other = _per_token(before), _per_token(after)
+    one, other = _paired(_per_token(before), _per_token(after))
     total = ComparedRow("total", one.pop("total"), other.pop("total"))
     names = sorted({*one, *other}, key=lambda name: -max(one.get(name, 0), other.get(name, 0)))
     rows = [ComparedRow(name, one.get(name, 0.0), other.get(name, 0.0)) for name in names]
     return ComparedPhase(before.phase, (*rows, total))
+
+
+def _paired(
+    before: dict[str, float], after: dict[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Sum up operators that differ by the format of weights alone, where the runs differ in it."""
+    formats: list[dict[str, set[str]]] = [{}, {}]
+    for times, found in zip((before, after), formats, strict=True):
+        for name in times:
+            found.setdefault(_FORMAT.sub("", name), set()).add(name)
+    one, other = formats
+    paired = {stem for stem in one if one[stem] != other.get(stem, one[stem])}
+    summed: list[dict[str, float]] = [{}, {}]
+    for times, sums in zip((before, after), summed, strict=True):
+        for name, ms in times.items():
+            stem = _FORMAT.sub("", name)
+            key = stem if stem in paired else name
+            sums[key] = sums.get(key, 0.0) + ms
+    return summed[0], summed[1]
 
 
 def _per_token(phase: PhaseProfile) -> dict[str, float]:

@@ -59,11 +59,13 @@ def comparison_fragment(found: ProfileComparison, lang: Language | None = None) 
         rows = [
             [
                 _name_cell(row.opname),
-                _bar_cell(f"{row.before_ms:.3f}", row.before_ms / longest, _BLUE),
-                _bar_cell(f"{row.after_ms:.3f}", row.after_ms / longest, _ORANGE),
-                _cell("–" if row.speedup is None else f"{row.speedup:.2f}×"),
+                *(
+                    _bar_cell(f"{ms:.3f}" if ms else "–", ms / longest, colour)
+                    for ms, colour in ((row.before_ms, _BLUE), (row.after_ms, _ORANGE))
+                ),
+                _cell("–" if speedup is None else f"{speedup:.2f}×"),
             ]
-            for row in phase.rows
+            for row, speedup in ((row, phase.telling_speedup(row)) for row in phase.rows)
         ]
         parts += [_title(title), _table(head, rows)]
     return f'<div lang="{language}" style="{_FONT};overflow-x:auto">{"".join(parts)}</div>'

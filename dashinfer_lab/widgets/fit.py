@@ -1,4 +1,4 @@
-"""Whether a model fits into memory, before it is fetched or converted; loads nothing."""
+"""Whether a model fits into memory, and how fast it may be, before it is fetched; loads none."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from dashinfer_lab.free_memory import available_bytes
+from dashinfer_lab.widgets.bandwidth import read_bandwidth
 
 if TYPE_CHECKING:
     from dashinfer_lab.config import ModelConfig
@@ -27,7 +28,8 @@ class Fit:
 
     kv_bytes: keys and values of one conversation of the whole context, in pages of `kv_format`;
     of "auto" in fp32, which it takes where they fit.  bytes_per_token: weights
-    that decoding a token reads.  tokens_per_second: the most that measured bandwidth allows.
+    that decoding a token reads.  tokens_per_second: the most that measured bandwidth allows; None
+    where there was too little memory to measure it.
     """
 
     scheme: str
@@ -68,14 +70,13 @@ def fit_of(
 
 def _fit(config: ModelConfig, scheme: str, threads: int | None, kv_cache_dtype: str) -> Fit:
     from dashinfer_lab.engine.auto_kv import kv_page_bytes, require_kv_dtype
-    from dashinfer_lab.engine.auto_weights import kept_bandwidth
-    from jit_kernels.isa import detect
     from jit_kernels.kv_layout import PAGE_SIZE
     from jit_kernels.runtime.topology import thread_plan
 
-    count, whole, per_token = _weights(config, scheme)
-    bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
     require_kv_dtype(kv_cache_dtype)
+    count, whole, per_token = _weights(config, scheme)
+    free = available_bytes()
+    bandwidth = read_bandwidth(thread_plan(threads).threads, free)
     kv_format = "fp32" if kv_cache_dtype == "auto" else kv_cache_dtype
     return Fit(
         scheme=scheme,
@@ -85,7 +86,7 @@ def _fit(config: ModelConfig, scheme: str, threads: int | None, kv_cache_dtype: 
         kv_bytes=-(-config.context_length // PAGE_SIZE) * kv_page_bytes(config, kv_format),
         kv_format=kv_format,
         context_length=config.context_length,
-        available_bytes=available_bytes(),
+        available_bytes=free,
         tokens_per_second=bandwidth * 1e9 / per_token if bandwidth else None,
     )
 

@@ -28,7 +28,7 @@ __all__ = ["ModelLoader"]
 class ModelLoader(View):
     """Load `model` with these `weights`, and keys and values; `options` as `LLM` takes them.
 
-    `fit` costs no memory. A second `load` of the same name, from this cell run again or from
+    `fit` loads nothing. A second `load` of the same name, from this cell run again or from
     another loader, closes the former model first. `llm` is what was loaded, None before.
     """
 

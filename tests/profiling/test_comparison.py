@@ -8,6 +8,8 @@ import pytest
 
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.profiling import Machine, OpProfile, StepTimes
+from dashinfer_lab.profiling.comparison import ComparedPhase, ComparedRow, ProfileComparison
+from dashinfer_lab.profiling.html import comparison_fragment
 
 ONE = Machine("m", "fp32", "avx2", 1)
 
@@ -72,14 +74,46 @@ def test_the_text_has_both_runs(batch: OpProfile, slow: OpProfile) -> None:
     assert any(line.split()[0] == "total" and line.endswith("2.00") for line in lines if line)
 
 
+def _with_kernels(profile: OpProfile, before: str, after: str) -> OpProfile:
+    renamed = (replace(op, kernel=op.kernel.replace(before, after)) for op in profile.ops)
+    return replace(profile, ops=tuple(renamed))
+
+
+def test_products_in_other_formats_are_one_row_with_a_speed_up(
+    batch: OpProfile, slow: OpProfile
+) -> None:
+    found = slow.compare(_with_kernels(batch, "linear_u8", "linear_f32"))
+    rows = {row.opname: row for row in found.phases[0].rows}
+    (alone,) = (row for row in slow.compare(batch).phases[0].rows if row.opname == "linear_u8")
+
+    assert rows["linear"] == replace(alone, opname="linear")
+    assert rows["linear"].speedup == pytest.approx(2)
+    assert not {"linear_u8", "linear_f32"} & set(rows)
+
+
 def test_an_operator_of_one_run_alone_has_no_speed_up(batch: OpProfile) -> None:
-    renamed = tuple(replace(op, kernel=op.kernel.replace("u8", "f32")) for op in batch.ops)
-    found = batch.compare(replace(batch, ops=renamed))
+    found = batch.compare(_with_kernels(batch, "attention_merge", "merge"))
     rows = {row.opname: row for row in found.phases[0].rows}
 
-    assert (rows["linear_u8"].after_ms, rows["linear_u8"].speedup) == (0.0, None)
-    assert (rows["linear_f32"].before_ms, rows["linear_f32"].speedup) == (0.0, None)
+    assert (rows["attention_merge"].after_ms, rows["attention_merge"].speedup) == (0.0, None)
+    assert (rows["merge"].before_ms, rows["merge"].speedup) == (0.0, None)
     assert json.loads(json.dumps(found.as_dict()))["names"] == ["before", "after"]
+    lines = [line.split() for line in found.report("en").splitlines()]
+    assert {line[1] for line in lines if line and line[0] == "merge"} == {"-"}
+
+
+def test_a_ratio_of_times_too_short_to_tell_is_not_shown() -> None:
+    rows = (
+        ComparedRow("linear", 9.0, 6.0),
+        ComparedRow("advance", 0.0189, 0.00001),
+        ComparedRow("total", 9.1, 6.1),
+    )
+    phase = ComparedPhase("decode", rows)
+    found = ProfileComparison(("a", "b"), (phase,))
+
+    assert [phase.telling_speedup(row) for row in rows] == [1.5, None, rows[2].speedup]
+    assert "1.50×" in comparison_fragment(found, "en")
+    assert "1890.00" not in found.report("en") + comparison_fragment(found, "en")
 
 
 def test_runs_without_a_common_phase_are_refused(batch: OpProfile) -> None:

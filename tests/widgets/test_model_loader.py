@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from dashinfer_lab import LLM
+from dashinfer_lab.engine.auto_weights import keep_bandwidth
 from dashinfer_lab.errors import ConfigError, DashInferLabError
 from dashinfer_lab.progress import LoadProgress
 from dashinfer_lab.widgets import ModelLoader
+from dashinfer_lab.widgets.bandwidth import read_bandwidth
 from dashinfer_lab.widgets.fit import Fit, fit_of
 from dashinfer_lab.widgets.fit_html import fit_html
 from dashinfer_lab.widgets.loaded import load_in_place_of
+from jit_kernels.isa import detect
 from tests.model.family_cases import CASES
 from tests.model.test_families import converted
 from tests.widgets.conftest import eventually
@@ -221,6 +224,27 @@ def test_progress_is_drawn_where_there_is_a_widget(
     assert "downloading · 75%" in shown[0]
     assert "width:75.00%" in shown[0]
     loader.close()
+
+
+def test_how_fast_it_may_be_is_said_before_anything_is_loaded(tiny_directory: Path) -> None:
+    loader = ModelLoader(tiny_directory, threads=1, lang="en")
+    fit = loader.fit()
+
+    assert fit is not None
+    assert fit.tokens_per_second is not None
+    bandwidth = read_bandwidth(1, fit.available_bytes)
+    assert fit.tokens_per_second == pytest.approx(1e9 * (bandwidth or 0) / fit.bytes_per_token)
+    assert "tokens/s at most" in loader.html
+
+
+def test_a_bandwidth_that_was_kept_is_taken_and_little_memory_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASHINFER_LAB_CACHE", str(tmp_path))
+
+    assert read_bandwidth(3, 1 << 20) is None
+    keep_bandwidth(detect().name, 3, 12.5)
+    assert read_bandwidth(3, 1 << 20) == 12.5
 
 
 def test_without_a_bandwidth_no_speed_is_foretold() -> None:
