@@ -67,7 +67,7 @@ def _parts(context: DemoContext) -> _Parts:
         container=False,
         elem_id="chat",
         placeholder=escape(say("chat.empty")),
-        examples=[{"text": say(key)} for key in _EXAMPLES],
+        examples=[{"text": context.understood(key)} for key in _EXAMPLES],
         editable="user",
         buttons=["copy"],
         feedback_options=None,

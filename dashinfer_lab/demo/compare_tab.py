@@ -39,14 +39,18 @@ def compare_tab(context: DemoContext, controls: Controls) -> None:
     schemes = [scheme for scheme in SCHEMES if scheme != "auto"]
     gr.HTML(f"<p class='intro'>{say('compare.intro')}</p>")
     prompt = gr.Textbox(
-        say("compare.default"), label=say("compare.prompt"), max_lines=6, elem_id="compare-prompt"
+        context.understood("compare.default"),
+        label=say("compare.prompt"),
+        max_lines=6,
+        elem_id="compare-prompt",
     )
     with gr.Row(elem_classes=["run"]):
         run = gr.Button(say("compare.run"), variant="primary", elem_id="compare-run")
         stop = gr.Button(say("chat.stop"), variant="stop", visible=False, elem_id="compare-stop")
     verdict = gr.HTML(elem_id="verdict")
     with gr.Row():
-        sides = [_side(say, schemes, side) for side in ("left", "right")]
+        begin = zip(("left", "right"), _first_two(context, schemes), strict=True)
+        sides = [_side(say, schemes, side, scheme) for side, scheme in begin]
     pickers = [side[0] for side in sides]
     shown = [component for side in sides for component in side[1:]]
     run.click(
@@ -61,13 +65,21 @@ def compare_tab(context: DemoContext, controls: Controls) -> None:
     stop.click(_stop(context), queue=False, show_progress="hidden")
 
 
-def _side(say: Texts, schemes: list[str], side: str) -> tuple[Any, Any, Any]:
+def _first_two(context: DemoContext, schemes: list[str]) -> tuple[str, str]:
+    """What the chat's model is stored as, which is loaded already, and what costs no bit."""
+    llm = context.shelf.peek(context.choice(None, context.weights))
+    stored = "" if llm is None else llm.artifact.metadata["scheme"]
+    known = [it for it in (stored, stored.partition(":")[0], "a16w8") if it in schemes]
+    return known[0], "fp32" if known[0] != "fp32" else "a16w8"
+
+
+def _side(say: Texts, schemes: list[str], side: str, scheme: str) -> tuple[Any, Any, Any]:
     import gradio as gr
 
     with gr.Column(min_width=280):
         picker = gr.Dropdown(
             schemes,
-            value="a16w8" if side == "left" else "fp32",
+            value=scheme,
             label=say(f"compare.{side}"),
             elem_id=f"compare-{side}",
         )
@@ -138,7 +150,7 @@ def _verdict(left: Answer, right: Answer, say: Texts) -> str:
     if left.error is not None or right.error is not None:
         return ""
     count = common_tokens(left.token_ids, right.token_ids)
-    key = "same" if left.token_ids == right.token_ids else "differ"
+    key = "same" if left.token_ids == right.token_ids else "differ" if count else "apart"
     return f"<p class='verdict {key}'>{escape(say(f'compare.{key}', count=count))}</p>"
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from dashinfer_lab.demo.choices import is_english_only
 from dashinfer_lab.demo.running import Running
 from dashinfer_lab.demo.shelf import Choice, ModelShelf
 from dashinfer_lab.demo.texts import Texts
@@ -63,6 +64,11 @@ class DemoContext:
             str(weights or "auto").strip(),
             str(kv_cache_dtype or self.kv_cache_dtype).strip(),
         )
+
+    @property
+    def understood(self) -> Texts:
+        """What is put to the first model: in the page's language where it speaks that."""
+        return Texts("en") if is_english_only(self.models[0]) else self.say
 
     @contextmanager
     def refusals(self) -> Generator[None]:

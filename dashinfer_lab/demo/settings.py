@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+from dashinfer_lab.demo.choices import LARGER_MODEL, is_english_only
 from dashinfer_lab.demo.context import SCHEMES, SHOWN, DemoContext
 from dashinfer_lab.demo.facts import facts_html
 from dashinfer_lab.demo.shelf import Choice
 from dashinfer_lab.engine.auto_kv import KV_CACHE_DTYPES
-from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
 
 __all__ = ["Controls", "settings_column"]
 
@@ -38,8 +38,7 @@ def settings_column(context: DemoContext) -> Controls:
     say = context.say
     with gr.Group():
         pickers = _pickers(context)
-        told = _hint(context, context.models[0])
-        hint = gr.HTML(told, visible=bool(told), elem_classes=["hint"])
+        hint = _hint(context)
     panel = gr.HTML(_glance(context)(None, context.weights, None), elem_id="facts")
     with gr.Accordion(say("chat.system"), open=False, elem_id="system-prompt"):
         system = gr.Textbox(
@@ -53,7 +52,7 @@ def settings_column(context: DemoContext) -> Controls:
         )
     with gr.Accordion(say("sampling.title"), open=False, elem_id="sampling"):
         sampling = _sampling(context)
-    _events(context, pickers, [hint, panel, *sampling[: len(SHOWN)]])
+    _events(context, pickers, [*hint, panel, *sampling[: len(SHOWN)]])
     return Controls(*pickers, system, *sampling)
 
 
@@ -80,6 +79,21 @@ def _pickers(context: DemoContext) -> tuple[Any, Any, Any]:
         elem_id="kv-cache-dtype",
     )
     return model, weights, kv_cache_dtype
+
+
+def _hint(context: DemoContext) -> tuple[Any, Any]:
+    """What is to be known of the model, and a button that takes a larger one."""
+    import gradio as gr
+
+    say, english_only = context.say, is_english_only(context.models[0])
+    told = gr.HTML(say("model.english_only"), visible=english_only, elem_classes=["hint"])
+    larger = gr.Button(
+        say("model.larger", name=LARGER_MODEL),
+        visible=english_only and context.any_model,
+        size="sm",
+        elem_id="larger-model",
+    )
+    return told, larger
 
 
 def _sampling(context: DemoContext) -> tuple[Any, ...]:
@@ -111,8 +125,9 @@ def _events(context: DemoContext, pickers: tuple[Any, Any, Any], shown: list[Any
     quiet: dict[str, Any] = {"show_progress": "hidden", "queue": False}
     for picker in pickers:
         picker.change(load, list(pickers), shown, concurrency_limit=None)
+    shown[1].click(lambda: LARGER_MODEL, None, pickers[0], **quiet)
     timer = gr.Timer(_SECONDS_BETWEEN_GLANCES)
-    timer.tick(glance, list(pickers), shown[1], **quiet)
+    timer.tick(glance, list(pickers), shown[2], **quiet)
 
 
 def _glance(context: DemoContext) -> Callable[[Any, Any, Any], str]:
@@ -130,12 +145,13 @@ def _load(context: DemoContext) -> Callable[[Any, Any, Any], Awaitable[list[Any]
         choice = context.choice(model, weights, kv_cache_dtype)
         with context.refusals():
             await asyncio.to_thread(context.shelf.fetch, choice)
-        facts, told = (
+        english_only = is_english_only(choice.model)
+        return [
+            gr.update(visible=english_only),
+            gr.update(visible=english_only and context.any_model),
             facts_html(context.shelf.peek(choice), context.say),
-            _hint(context, choice.model),
-        )
-        hint = gr.update(value=told, visible=bool(told))
-        return [hint, facts, *_stated(context, choice)]
+            *_stated(context, choice),
+        ]
 
     return load
 
@@ -145,7 +161,3 @@ def _stated(context: DemoContext, choice: Choice) -> list[Any]:
     llm = context.shelf.peek(choice)
     stated = llm.sampling_defaults if llm is not None else {}
     return [stated.get(name, usual) for name, usual in SHOWN.items()]
-
-
-def _hint(context: DemoContext, model: str) -> str:
-    return context.say("model.english_only") if model in EMBEDDED_MODELS else ""

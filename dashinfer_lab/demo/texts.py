@@ -75,6 +75,7 @@ _MODEL = {
         "smollm2-135m understands English only and is very small: expect mistakes.",
         "smollm2-135m 仅支持英文，且规模很小，回答可能有误。",
     ),
+    "model.larger": Sentence("Take {name} from ModelScope", "改用 ModelScope 的 {name}"),
 }
 
 _ANSWER = {
@@ -129,6 +130,9 @@ _COMPARE = {
     "compare.differ": Sentence(
         "The answers agree for {count} tokens, then part.",
         "两个回答的前 {count} 个词元相同，之后不同。",
+    ),
+    "compare.apart": Sentence(
+        "The answers differ from the first token on.", "两个回答从第一个词元起就不同。"
     ),
     "compare.size": Sentence("{mb:.0f} MB of weights", "权重 {mb:.0f} MB"),
 }

@@ -101,7 +101,7 @@ def test_a_page_for_a_proxy_is_shown_directly_too(pages: Pages, visitor: Visitor
 
 
 def test_in_chinese_every_label_is_chinese(pages: Pages, visitor: Visitor) -> None:
-    tab = visitor.open(pages.serve("smollm2-135m", language="zh").url, locale="zh-CN")
+    tab = visitor.open(pages.serve("script", language="zh").url, locale="zh-CN")
     note = ask(tab, "say 你好")
     for name in ("系统提示词", "采样"):
         tab.page.get_by_role("button", name=name).click()
@@ -111,12 +111,40 @@ def test_in_chinese_every_label_is_chinese(pages: Pages, visitor: Visitor) -> No
         shown = tab.text_of("body")
         words = set(re.findall(r"[A-Za-z]{3,}", shown))
         assert words <= {
-            *("DashInfer", "Lab", "CPU", "GGUF", "ModelScope", "smollm", "auto", "Top", "say"),
+            *("DashInfer", "Lab", "CPU", "GGUF", "ModelScope", "auto", "Top", "say"),
             *("script", "scripted", "The", "quick", "brown", "fox", "jumps", "over", "the"),
             *("lazy", "dog"),
         }
 
     assert "词元/秒" in note
+
+
+def test_a_model_of_english_is_asked_in_english_and_a_larger_one_is_a_click_away(
+    pages: Pages, visitor: Visitor
+) -> None:
+    tab = visitor.open(pages.serve("smollm2-135m", language="zh").url, locale="zh-CN")
+    tab.page.get_by_role("button", name="Write a haiku about rain.").wait_for()
+    assert "仅支持英文" in tab.text_of("#side")
+    tab.page.get_by_role("tab", name="对比").click()
+    assert tab.page.input_value("#compare-prompt textarea").startswith("Explain")
+    tab.screenshot("english-only")
+
+    tab.page.click("#larger-model")
+    tab.page.locator("#larger-model").wait_for(state="hidden")
+
+    assert tab.page.input_value("#model input") == "qwen/Qwen1.5-0.5B-Chat"
+    assert pages.models[-1].choice.model == "qwen/Qwen1.5-0.5B-Chat"
+    assert "仅支持英文" not in tab.text_of("#side")
+
+
+def test_a_page_for_others_offers_no_download(
+    pages: Pages, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DemoOptions, "is_private", False)
+    tab = visitor.open(pages.serve("smollm2-135m", language="en").url)
+
+    tab.page.get_by_text("understands English only").wait_for()
+    assert not tab.page.locator("#larger-model").is_visible()
 
 
 def test_a_program_that_cancels_ends_its_request_in_the_engine(pages: Pages) -> None:

@@ -39,7 +39,7 @@ def test_every_sentence_is_said_somewhere_and_every_said_one_exists() -> None:
     }
     topics = {key.partition(".")[0] for key in SENTENCES}
     said = {text for text in literals if text.partition(".")[0] in topics and text in SENTENCES}
-    composed = {"compare.same", "compare.differ", "compare.left", "compare.right"}
+    composed = {f"compare.{each}" for each in ("same", "differ", "apart", "left", "right")}
 
     assert said | composed == set(SENTENCES)
 
