@@ -15,7 +15,7 @@ from dashinfer_lab.hub.checkpoint import Checkpoint
 __all__ = ["Piece", "match_weights", "row_blocks"]
 
 _PREFIX = "model."
-_HEADS = ("lm_head.weight", "transformer.output_layer.weight")
+_HEADS = ("lm_head.weight", "output.weight", "transformer.output_layer.weight")
 _FLOATS = {"float32", "float16", "bfloat16"}
 _BLOCK_BYTES = 16 << 20
 _RENAMED = ((".block_sparse_moe.", ".mlp."),)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.hub.files import require_file
 
 __all__ = ["GgufHeader", "GgufTensor", "read_gguf_header"]
 
@@ -109,6 +110,7 @@ def read_gguf_header(path: Path) -> GgufHeader:
     Raises CheckpointError for a damaged file, UnsupportedModelError for a version not read here.
     """
     try:
+        require_file(path)
         with path.open("rb") as file:
             cursor = _Cursor(file, path, path.stat().st_size)
             num_tensors, num_keys = _read_preamble(cursor)

@@ -56,7 +56,9 @@ def rope_parameters(
 
 def decimal(value: object) -> Any:
     """Turn a number kept in 32 bits into the decimal a person wrote: 1e-05, not 9.99999975e-06."""
-    return float(str(np.float32(value))) if isinstance(value, float) else value
+    if not isinstance(value, float) or abs(value) > float(np.finfo(np.float32).max):
+        return value
+    return float(str(np.float32(value)))
 
 
 def _yarn(metadata: Mapping[str, object], prefix: str) -> dict[str, object]:

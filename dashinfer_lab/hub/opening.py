@@ -7,6 +7,7 @@ from pathlib import Path
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.checkpoint import Checkpoint
 from dashinfer_lab.hub.dashinfer_checkpoint import DashInferCheckpoint, dashinfer_files
+from dashinfer_lab.hub.files import confined
 from dashinfer_lab.hub.gguf_checkpoint import GgufCheckpoint
 from dashinfer_lab.hub.safetensors_checkpoint import SafetensorsCheckpoint
 from dashinfer_lab.hub.snapshots import is_unfinished
@@ -40,6 +41,7 @@ def open_checkpoint(path: str | Path) -> Checkpoint:
         if len(gguf_files) > 1:
             listed = ", ".join(file.name for file in gguf_files)
             raise CheckpointError(f"{path} holds several GGUF files: {listed}. Name one of them.")
+        confined(path, gguf_files[0].name)
         return GgufCheckpoint(gguf_files[0])
     has_safetensors = any(path.glob("*.safetensors*"))
     dashinfer = None if has_safetensors else dashinfer_files(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from tests.convert.memory_checkpoint import MemoryCheckpoint
 from tests.model.family_cases import CASES, FamilyCase
 
 BY_NAME = {case.name: case for case in CASES}
-HEADS_OF = {"chatglm": "transformer.output_layer.weight", "qwen": "lm_head.weight"}
 
 
 def sharded(case: FamilyCase, directory: Path) -> Path:
@@ -40,7 +40,19 @@ def same_tensors(left: Artifact, right: Artifact) -> bool:
     return all(np.array_equal(left.tensor(name), right.tensor(name)) for name in left.tensors)
 
 
-@pytest.mark.parametrize("name", ["glm4, tied", "chatglm", "gemma2", "baichuan 2, 13B", "qwen"])
+def cases(*quick: str, without: str = "-") -> pytest.MarkDecorator:
+    """Every case but those that `without` begins; those not named are slow."""
+    return pytest.mark.parametrize(
+        "name",
+        [
+            pytest.param(name, marks=[] if name in quick else [pytest.mark.slow])
+            for name in BY_NAME
+            if not name.startswith(without)
+        ],
+    )
+
+
+@cases("glm4, tied", "chatglm", "gemma2", "baichuan 2, 13B", "qwen", "mixtral")
 def test_shards_in_any_order_give_what_one_file_gives(tmp_path: Path, name: str) -> None:
     case = BY_NAME[name]
     with SafetensorsCheckpoint(case.write(tmp_path / "one")) as checkpoint:
@@ -51,19 +63,24 @@ def test_shards_in_any_order_give_what_one_file_gives(tmp_path: Path, name: str)
     assert same_tensors(one, many)
 
 
-@pytest.mark.parametrize("name", ["chatglm", "qwen"])
+@cases("chatglm", "qwen", "internlm2", "qwen2", without="baichuan 2")
 def test_a_tied_head_is_the_embedding_whether_it_is_there_or_not(tmp_path: Path, name: str) -> None:
-    case, head = BY_NAME[name], HEADS_OF[name]
+    case, head = BY_NAME[name], f"{BY_NAME[name].outer.head}.weight"
     config = {**case.whole_config(), "tie_word_embeddings": True}
     tensors = dict(case.tensors())
     embedding = tensors[f"{case.outer.embedding}.weight"]
     without = {key: value for key, value in tensors.items() if key != head}
 
-    absent = convert(MemoryCheckpoint(config, without), tmp_path / "absent", "fp32")
-    present = convert(
-        MemoryCheckpoint(config, {**tensors, head: embedding}), tmp_path / "present", "fp32"
-    )
+    untied = {**config, "tie_word_embeddings": False}
+
+    def made(config: dict[str, object], kept: dict[str, Any], name: str) -> Artifact:
+        return convert(MemoryCheckpoint(config, without | kept), tmp_path / name, "fp32")
+
+    absent, present = made(config, {}, "absent"), made(config, {head: embedding}, "present")
+    apart = made(untied, {head: embedding}, "apart")
+    tied = absent.tensor(f"{case.outer.embedding}.weight")
     assert same_tensors(absent, present)
     assert head not in absent.tensors
+    assert np.array_equal(apart.tensor(head), tied)
     with pytest.raises(CheckpointError, match=f"but {head} differs from"):
-        convert(MemoryCheckpoint(config, tensors), tmp_path / "other", "fp32")
+        made(config, {head: embedding + 1}, "other")

@@ -18,17 +18,30 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from dashinfer_lab.errors import CheckpointError, DashInferLabError
+from dashinfer_lab.hub import model_config
+from dashinfer_lab.hub.gguf_architectures import ARCHITECTURES
 from dashinfer_lab.hub.gguf_checkpoint import GgufCheckpoint
+from dashinfer_lab.hub.gguf_config import hugging_face_config
 from dashinfer_lab.hub.gguf_header import read_gguf_header
 from dashinfer_lab.hub.gguf_tokenizer import generation_config, tokenizer_config, tokenizer_json
 from dashinfer_lab.hub.safetensors_header import read_safetensors_header
 from dashinfer_lab.hub.tokenizer_files import copy_tokenizer
 from dashinfer_lab.tokenizer import Tokenizer
+from tests.hub.gguf_families import GGUF_CASES, write_family_gguf
 from tests.hub.test_sentencepiece_files import trained
 from tests.hub.test_tiktoken_files import TABLE, write
 from tests.hub.tiny_models import write_gguf
 
 T = TypeVar("T")
+
+GGUF_KEYS = (
+    "context_length", "embedding_length", "feed_forward_length", "block_count",
+    "attention.head_count", "attention.layer_norm_rms_epsilon", "attention.head_count_kv",
+    "attention.key_length", "attention.value_length", "attention.sliding_window",
+    "attention.sliding_window_pattern", "expert_count", "expert_used_count", "rope.freq_base",
+    "rope.freq_base_swa", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
+    "attn_logit_softcapping", "expert_gating_func",
+)  # fmt: skip
 
 # A file of some kilobytes may cost its own size a few dozen times over, for Python's objects.
 _PEAK_BYTES = 8 << 20
@@ -135,20 +148,51 @@ def test_any_header_meets_the_verdict_of_the_package(
 
 
 @pytest.fixture(scope="module")
-def gguf(folder: Path) -> bytes:
+def ggufs(folder: Path) -> dict[str, bytes]:
+    """Files with names, order and experts of several families."""
     write_gguf(folder / "tiny.gguf")
-    return (folder / "tiny.gguf").read_bytes()
+    files = {"smollm": (folder / "tiny.gguf").read_bytes()}
+    for each in GGUF_CASES:
+        if str(each) in ("mixtral", "chatglm", "gemma3", "qwen2_moe"):
+            path = write_family_gguf(each, folder / f"{each}.gguf")
+            files[str(each)] = path.read_bytes()
+    return files
 
 
 @_bounded
-@given(edit=edits)
-def test_a_damaged_gguf_file_is_refused_or_read(folder: Path, gguf: bytes, edit: Edits) -> None:
+@given(edit=edits, name=st.sampled_from(["smollm", "mixtral", "chatglm", "gemma3", "qwen2_moe"]))
+def test_a_damaged_gguf_file_is_refused_or_read(
+    folder: Path, ggufs: dict[str, bytes], edit: Edits, name: str
+) -> None:
     path = folder / "m.gguf"
-    path.write_bytes(edit(gguf))
+    path.write_bytes(edit(ggufs[name]))
     with suppress(DashInferLabError):
         without_a_large_allocation(lambda: read_gguf_header(path))
     with suppress(DashInferLabError), GgufCheckpoint(path) as checkpoint:
         checkpoint.write_tokenizer(folder)
+        for weight in checkpoint.names():
+            with suppress(DashInferLabError):
+                found = checkpoint.read(weight, slice(1, 3))
+                assert found.shape[1:] == checkpoint.info(weight).shape[1:]
+        model_config(checkpoint.config)
+
+
+_KINDS = st.integers(0, 99) | st.floats() | st.booleans() | st.lists(st.integers(0, 3), max_size=3)
+
+
+@_bounded
+@given(
+    architecture=st.sampled_from(sorted(ARCHITECTURES)),
+    changes=st.dictionaries(st.sampled_from(GGUF_KEYS), _KINDS | st.just("1"), max_size=4),
+)
+def test_any_settings_of_a_gguf_file_are_refused_or_make_a_config(
+    architecture: str, changes: dict[str, object]
+) -> None:
+    sizes = dict.fromkeys(GGUF_KEYS[:6], 64) | {"block_count": 2, "attention.head_count": 4}
+    metadata: dict[str, object] = {"general.architecture": architecture}
+    metadata |= {f"{architecture}.{key}": value for key, value in (sizes | changes).items()}
+    with suppress(DashInferLabError):
+        model_config(hugging_face_config(metadata, {"token_embd.weight": (64000, 64)}))
 
 
 _BASES: dict[str, dict[str, object]] = {

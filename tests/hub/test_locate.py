@@ -13,7 +13,7 @@ from dashinfer_lab.convert import convert
 from dashinfer_lab.errors import CheckpointError, ConfigError, HubError
 from dashinfer_lab.hub import open_checkpoint, resolve
 from tests.convert.memory_checkpoint import tiny_checkpoint, tiny_config
-from tests.hub.tiny_models import write_safetensors
+from tests.hub.tiny_models import write_gguf, write_safetensors
 
 _NOBODY = "~no_such_user/model"
 
@@ -47,6 +47,23 @@ def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path, name: str) -> N
 
     with pytest.raises(CheckpointError, match=f"{name} cannot be read: it is not a file"):
         open_checkpoint(tmp_path / "model")
+
+
+def test_a_pipe_called_gguf_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.gguf")
+
+    with pytest.raises(CheckpointError, match="model.gguf cannot be read: it is not a file"):
+        open_checkpoint(tmp_path)
+
+
+def test_a_gguf_file_may_not_be_a_link_out_of_its_directory(tmp_path: Path) -> None:
+    write_gguf(tmp_path / "outside.gguf")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "tiny.gguf").symlink_to("../outside.gguf")
+
+    with pytest.raises(CheckpointError, match="outside the model's directory"):
+        open_checkpoint(tmp_path / "model")
+    open_checkpoint(tmp_path / "model" / "tiny.gguf").close()  # a file that the caller names
 
 
 def test_a_link_to_itself_is_a_missing_file(tmp_path: Path) -> None:
