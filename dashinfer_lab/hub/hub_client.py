@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from dashinfer_lab.errors import HubError
 from dashinfer_lab.hub.model_id import HubId
 
-__all__ = ["WAY_OUT", "HubClient", "HubFile", "Listing", "model_files"]
+__all__ = ["WAY_OUT", "HubClient", "HubFile", "Listing", "listed_file", "model_files"]
 
 WAY_OUT: Final = "The embedded model needs no hub: smollm2-135m"
 
@@ -51,6 +51,9 @@ class Listing:
 class HubClient(Protocol):
     """A hub's own client library behind the two calls that a fetch needs."""
 
+    compares_hashes: bool
+    """Whether it holds what it fetches against the hash that the hub states."""
+
     def list_files(self, model: HubId) -> Listing:
         """List the files of `model`.
 
@@ -71,6 +74,17 @@ class HubClient(Protocol):
         `advance` is told bytes as they come, from any thread. Raises as `list_files`.
         """
         ...
+
+
+def listed_file(model: HubId, name: object, num_bytes: object, sha256: object) -> HubFile:
+    """Return a file as a hub lists it. Raises HubError for what is no name, size or hash."""
+    is_file = isinstance(name, str) and isinstance(num_bytes, int)
+    if not is_file or not isinstance(sha256 or "", str):
+        raise HubError(
+            f"{model} lists the file {name!r:.100} with {num_bytes!r:.100} bytes and the hash "
+            f"{sha256!r:.100}: refused"
+        )
+    return HubFile(str(name), int(str(num_bytes)), str(sha256) if sha256 else None)
 
 
 def model_files(model: HubId, files: Sequence[HubFile]) -> list[HubFile]:

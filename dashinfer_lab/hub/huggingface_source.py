@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dashinfer_lab.errors import HubError, HubUnreachableError
-from dashinfer_lab.hub.hub_client import WAY_OUT, HubFile, Listing
+from dashinfer_lab.hub.hub_client import WAY_OUT, Listing, listed_file
 from dashinfer_lab.hub.model_id import HubId
 
 __all__ = ["HuggingFaceClient"]
@@ -24,6 +24,8 @@ _MISSING: Final = (
 class HuggingFaceClient:
     """The two calls of `HubClient`, for Hugging Face."""
 
+    compares_hashes = False
+
     def list_files(self, model: HubId) -> Listing:
         """List the files of `model`, and the commit its revision names now."""
         try:
@@ -35,7 +37,7 @@ class HuggingFaceClient:
         except Exception as error:  # transport errors of whichever HTTP library it uses
             raise _translated(error, model) from error
         files = [
-            HubFile(it.rfilename, it.size or 0, it.lfs.sha256 if it.lfs else None)
+            listed_file(model, it.rfilename, it.size or 0, it.lfs.sha256 if it.lfs else None)
             for it in info.siblings or []
         ]
         return Listing(info.sha or model.revision, files)

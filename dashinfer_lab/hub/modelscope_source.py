@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.errors import HubError, HubUnreachableError
-from dashinfer_lab.hub.hub_client import WAY_OUT, HubFile, Listing
+from dashinfer_lab.hub.hub_client import WAY_OUT, Listing, listed_file
 from dashinfer_lab.hub.model_id import HubId
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _MISSING: Final = (
 class ModelScopeClient:
     """The two calls of `HubClient`, for ModelScope."""
 
+    compares_hashes = True
+
     def list_files(self, model: HubId) -> Listing:
         """List the files of `model`; its revision is what fetches them."""
         try:
@@ -44,10 +46,10 @@ class ModelScopeClient:
                 entries = HubApi(config=config).list_repo_files(
                     model.path, "model", revision=model.revision
                 )
-                files = [HubFile(it.path, it.size, it.sha256) for it in entries if not it.is_dir]
+                files = [(it.path, it.size, it.sha256) for it in entries if not it.is_dir]
         except Exception as error:  # the client lets errors of requests and of parsing through
             raise _translated(error, model, config) from error
-        return Listing(model.revision, files)
+        return Listing(model.revision, [listed_file(model, *it) for it in files])
 
     def download(
         self,
@@ -153,7 +155,9 @@ def _translated(error: Exception, model: HubId, config: HubConfig) -> Exception:
             f"{model}: what {hub} sent is not what it lists, also when asked again "
             f"({_headline(wrong)}). Nothing of it was kept; try later, or another revision."
         )
-    if unreachable := any_of(ConnectionError, TimeoutError, errors.ServerError):
+    if unreachable := any_of(
+        ConnectionError, TimeoutError, errors.ServerError, errors.RateLimitError
+    ):
         return HubUnreachableError(_unreachable(model, hub, unreachable))
     if any(isinstance(it, OSError) and it.errno is not None for it in found):
         return next(it for it in found if isinstance(it, OSError) and it.errno is not None)

@@ -31,6 +31,7 @@ _FETCHING: Final = ".fetch-"
 _REPLACED: Final = ".replaced-"
 _MARK: Final = ".complete.json"
 _SPARE_BYTES: Final = 16 << 20
+_BLOCK_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +136,34 @@ def _fetch(
             f"{model}: {wrong[0].name} is not the {wrong[0].num_bytes} bytes that the hub lists. "
             "The model may have changed meanwhile: fetch it again."
         )
+    if not client.compares_hashes:
+        _require_hashes(model, files, staging)
     _remove_all_but({file.name for file in files}, staging)
     for path in staging.iterdir():
         _sync(path)
     listed = [{"name": f.name, "size": f.num_bytes, "sha256": f.sha256} for f in files]
     mark = {"format": 1, "source": str(model), "revision": listing.commit, "files": listed}
     write_json(staging / _MARK, mark)
+
+
+def _require_hashes(model: HubId, files: Sequence[HubFile], staging: Path) -> None:
+    """Remove a file that has another sha256 than the hub states, and raise HubError."""
+    for file in files:
+        path = staging / file.name
+        if file.sha256 is not None and (found := _digest(path)) != file.sha256:
+            path.unlink()
+            raise HubError(
+                f"{model}: {file.name} has the sha256 {found}, and the hub lists {file.sha256}: it "
+                "was not kept. Fetch it again."
+            )
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _counter(what: str, done: int, total: int, progress: Progress | None) -> Callable[[int], None]:

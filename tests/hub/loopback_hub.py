@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +20,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 Files = Mapping[str, bytes]
 COMMIT = "c0ffee" + "0" * 34
 BLOCK = 64 << 10
+MODEL = "lab/tiny"
+WEIGHTS = "model.safetensors"
 
 
 @dataclass
@@ -39,6 +41,12 @@ class LoopbackHub:
     """Files whose first byte is wrong in the next answer."""
     always_flipped: set[str] = field(default_factory=set[str])
     no_hashes: bool = False
+    answers: dict[str, Callable[[BaseHTTPRequestHandler], None]] = field(
+        default_factory=dict[str, Any]
+    )
+    """Files that are answered otherwise than by what they hold."""
+    stated: dict[str, dict[str, object]] = field(default_factory=dict[str, Any])
+    """What a list says of a file in place of what is so."""
     gate: threading.Event | None = None
     """Between two blocks of a file, wait for this."""
     asked: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -67,6 +75,11 @@ def serving(models: dict[tuple[str, str], Files]) -> Iterator[LoopbackHub]:
         server.shutdown()
         thread.join()
         server.server_close()  # waits for the handlers
+
+
+def _large_file(content: bytes) -> dict[str, object]:
+    digest = hashlib.sha256(content).hexdigest()
+    return {"sha256": digest, "size": len(content), "pointerSize": 134}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -104,6 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         rows = [
             {"Path": path, "Name": path.rpartition("/")[2], "Type": "blob", "Size": len(content)}
             | ({} if self.hub.no_hashes else {"Sha256": hashlib.sha256(content).hexdigest()})
+            | self.hub.stated.get(path, {})
             for path, content in files.items()
         ]
         self._json({"Code": 200, "Success": True, "Data": {"Files": rows}})
@@ -113,7 +127,12 @@ class _Handler(BaseHTTPRequestHandler):
         if files is None:
             code = "RepoNotFound" if (model, "main") not in self.hub.models else "RevisionNotFound"
             return self._fail(404, "not found", {"X-Error-Code": code})
-        rows = [{"rfilename": path, "size": len(content)} for path, content in files.items()]
+        rows = [
+            {"rfilename": path, "size": len(content)}
+            | ({} if self.hub.no_hashes else {"lfs": _large_file(content)})
+            | self.hub.stated.get(path, {})
+            for path, content in files.items()
+        ]
         return self._json({"id": model, "sha": COMMIT, "siblings": rows, "tags": []})
 
     def _file(self, files: Files, name: str) -> None:
@@ -122,12 +141,19 @@ class _Handler(BaseHTTPRequestHandler):
         content, asked = files[name], self.headers.get("Range") or ""
         if self.command == "GET":
             self.hub.asked.append((name, asked))
+            if name in self.hub.answers:
+                with suppress(OSError):  # the client went away
+                    self.hub.answers[name](self)
+                return None
         digest = hashlib.sha256(content).hexdigest()
         headers = {"ETag": f'"{digest}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
         if not self.hub.no_hashes:
             headers["X-Linked-ETag"] = f'"{digest}"'
         status, start = 200, 0
-        if match := re.fullmatch(r"bytes=(\d+)-(\d*)", asked):
+        match = re.fullmatch(r"bytes=(\d+)-(\d*)", asked)
+        if match and int(match[1]) >= len(content):
+            return self._send(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+        if match:
             start, end = int(match[1]), int(match[2] or len(content) - 1)
             headers["Content-Range"] = f"bytes {start}-{end}/{len(content)}"
             status, content = 206, content[start : end + 1]

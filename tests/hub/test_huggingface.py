@@ -91,6 +91,24 @@ def test_an_unknown_model_of_hugging_face_is_named(resolved: Resolve) -> None:
     assert "Check the spelling" in said
 
 
+def test_a_flipped_byte_is_noticed_by_the_hash_that_hugging_face_states(
+    hub: LoopbackHub, resolved: Resolve
+) -> None:
+    hub.flipped.add("model.safetensors")
+    said = resolved("hf:lab/tiny")
+
+    assert said.startswith("HubError hf:lab/tiny: model.safetensors has the sha256")
+    assert is_complete(Path(resolved("hf:lab/tiny")))
+
+
+def test_a_size_that_hugging_face_lists_wrongly_is_refused(
+    hub: LoopbackHub, resolved: Resolve
+) -> None:
+    hub.stated["model.safetensors"] = {"size": 7}
+
+    assert "is not the 7 bytes that the hub lists" in resolved("hf:lab/tiny")
+
+
 def test_without_a_network_hugging_face_names_the_way_out(
     hub: LoopbackHub, resolved: Resolve
 ) -> None:

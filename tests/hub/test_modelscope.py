@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +16,10 @@ from dashinfer_lab.errors import CheckpointError, HubError, HubUnreachableError
 from dashinfer_lab.hub import open_checkpoint, resolve, snapshots
 from dashinfer_lab.hub.modelscope_source import ModelScopeClient
 from dashinfer_lab.hub.snapshots import is_complete
-from tests.hub.loopback_hub import BLOCK, LoopbackHub, serving
+from tests.hub.loopback_hub import BLOCK, MODEL, WEIGHTS, LoopbackHub, serving
 from tests.hub.tiny_models import weights, write_safetensors
 
 pytest.importorskip("modelscope_hub")
-
-MODEL = "lab/tiny"
-WEIGHTS = "model.safetensors"
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Files of a tiny model, and some that a model does not need."""
-    directory = tmp_path_factory.mktemp("checkpoint")
-    write_safetensors(directory)
-    files = {path.name: path.read_bytes() for path in directory.iterdir()}
-    files["README.md"] = b"---\nlicense: mit\n---\n"
-    unwanted = ("pytorch_model.bin", "modeling_tiny.py", "onnx/model.onnx", "model.onnx_data")
-    return files | dict.fromkeys(unwanted, b"unwanted")
-
-
-@pytest.fixture
-def hub(
-    checkpoint: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[LoopbackHub]:
-    from modelscope_hub import _download, _legacy_api
-
-    monkeypatch.setattr(_download, "DOWNLOAD_INTEGRITY_RETRY_BACKOFF", 0.0)
-    monkeypatch.setattr(_legacy_api, "REPO_TREE_PAGE_RETRY_MAX_DELAY_SECONDS", 0.0)
-    monkeypatch.setenv("MODELSCOPE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("DASHINFER_LAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("MODELSCOPE_API_TOKEN", raising=False)
-    with serving({(MODEL, "master"): dict(checkpoint)}) as hub:
-        monkeypatch.setenv("MODELSCOPE_ENDPOINT", hub.url)
-        yield hub
 
 
 @pytest.fixture
@@ -59,6 +28,10 @@ def unreachable(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving({}) as gone:
         url = gone.url
     monkeypatch.setenv("MODELSCOPE_ENDPOINT", url)
+
+
+def hub_directory() -> Path:
+    return Path(os.environ["DASHINFER_LAB_CACHE"]) / "models" / MODEL.replace("/", "--")
 
 
 def fetched_files(path: Path) -> set[str]:
@@ -195,10 +168,6 @@ def test_a_fetch_goes_on_from_what_an_earlier_one_left(
     assert (path / WEIGHTS).read_bytes() == checkpoint[WEIGHTS]
     assert [name for name, _ in hub.asked] == [WEIGHTS]
     assert hub.asked[0][1].startswith("bytes=")
-
-
-def hub_directory() -> Path:
-    return Path(os.environ["DASHINFER_LAB_CACHE"]) / "models" / MODEL.replace("/", "--")
 
 
 def test_a_flipped_byte_is_noticed_and_fetched_again(
