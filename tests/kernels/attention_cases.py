@@ -36,6 +36,7 @@ __all__ = [
     "fill_pages",
     "random_case",
     "split_items",
+    "straddling",
     "tiled_items",
     "words",
 ]
@@ -298,3 +299,8 @@ def _operands(
         scoring.window or 0,
     )  # fmt: skip
     return first, second, out
+
+
+def straddling(options: Options, head_dim: int = 32) -> Case:
+    """Rows 95 .. 156, 0 .. 40 and 300: tiles across a segment's end, from 0, and a lone row."""
+    return random_case(head_dim, 3, (157, 41, 301), (62, 41, 1), options=options)

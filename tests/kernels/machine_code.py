@@ -11,7 +11,15 @@ from jit_kernels.compiler.jit import compiler_for
 from jit_kernels.isa import AVX2, AVX512, BASELINE, Isa, object_cache_directory, runnable
 from jit_kernels.kernel import Argument, CompiledKernel, Constant, Kernel
 
-__all__ = ["ISAS", "SIZES", "compiled", "each_isa", "run", "same_bits"]
+__all__ = [
+    "ISAS",
+    "SIZES",
+    "compiled",
+    "each_fast_isa",
+    "each_isa",
+    "run",
+    "same_bits",
+]
 
 ISAS = tuple(isa for isa in (BASELINE, AVX2, AVX512) if runnable(isa))
 SIZES = (1, 7, 15, 16, 17, 63, 64, 65, 256, 257, 1003)
@@ -26,6 +34,15 @@ def _marks(isa: Isa) -> list[pytest.MarkDecorator]:
 each_isa = pytest.mark.parametrize(
     "isa", [pytest.param(isa, marks=_marks(isa), id=isa.name) for isa in ISAS]
 )
+each_fast_isa = pytest.mark.parametrize(
+    "isa",
+    [
+        pytest.param(isa, marks=pytest.mark.isa(isa.name), id=isa.name)
+        for isa in ISAS
+        if isa is not BASELINE
+    ],
+)
+"""For kernels that take long to compile: without the oldest instruction set."""
 
 
 def compiled(kernel: Kernel, isa: Isa, **constants: Constant) -> CompiledKernel:

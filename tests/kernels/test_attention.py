@@ -20,7 +20,7 @@ from tests.kernels.attention_cases import (
     tiled_items,
 )
 from tests.kernels.guarded import guarded, guarded_before
-from tests.kernels.machine_code import ISAS, same_bits
+from tests.kernels.machine_code import each_fast_isa, same_bits
 
 # Around every page's and every segment's end; (context, rows that ask).
 REQUESTS = (
@@ -29,11 +29,6 @@ REQUESTS = (
 )
 # Every head size and every ratio of heads with one or two kv heads.
 HEADS = ((64, 3, 2), (80, 1, 2), (96, 2, 1), (128, 4, 1), (256, 7, 1), (64, 8, 1))
-FAST = [isa for isa in ISAS if isa is not BASELINE]
-
-each_fast_isa = pytest.mark.parametrize(
-    "isa", [pytest.param(isa, marks=pytest.mark.isa(isa.name), id=isa.name) for isa in FAST]
-)
 
 
 def requests_of(head_dim: int, heads_per_kv: int, num_kv_heads: int) -> Case:

@@ -5,35 +5,26 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jit_kernels.isa import AVX2, BASELINE, Isa
+from jit_kernels.isa import AVX2, Isa
 from jit_kernels.reference import attention as reference
 from tests.kernels.attention_cases import (
-    Case,
     Options,
     attend,
     attend_with_threads,
     fill_pages,
     random_case,
     split_items,
+    straddling,
     tiled_items,
 )
 from tests.kernels.guarded import guarded
-from tests.kernels.machine_code import ISAS, same_bits
+from tests.kernels.machine_code import each_fast_isa, same_bits
 
-FAST = [isa for isa in ISAS if isa is not BASELINE]
-each_fast_isa = pytest.mark.parametrize(
-    "isa", [pytest.param(isa, marks=pytest.mark.isa(isa.name), id=isa.name) for isa in FAST]
-)
 WINDOWS = (
     1, 33, 128, 200,
     *(pytest.param(window, marks=pytest.mark.slow) for window in (2, 5, 31, 100, 127, 129, 1000)),
 )  # fmt: skip
 EVERYTHING = Options(window=70, softcap=5.0, alibi=True, scale=0.25)
-
-
-def straddling(options: Options) -> Case:
-    """Rows 95 .. 156, 0 .. 40 and 300: tiles across a segment's end, from 0, and a lone row."""
-    return random_case(32, 3, (157, 41, 301), (62, 41, 1), options=options)
 
 
 @pytest.mark.parametrize("window", WINDOWS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jit_kernels.isa import AVX2, BASELINE, Isa
+from jit_kernels.isa import AVX2, Isa
 from jit_kernels.kernels.attention_key_bias import segment_angles
 from jit_kernels.reference.kv_cache import stored_keys, stored_values
 from tests.kernels.attention_cases import (
@@ -18,26 +18,18 @@ from tests.kernels.attention_cases import (
     fill_pages,
     random_case,
     split_items,
+    straddling,
     tiled_items,
 )
 from tests.kernels.guarded import guarded
-from tests.kernels.machine_code import ISAS, same_bits
+from tests.kernels.machine_code import each_fast_isa, same_bits
 
-FAST = [isa for isa in ISAS if isa is not BASELINE]
-each_fast_isa = pytest.mark.parametrize(
-    "isa", [pytest.param(isa, marks=pytest.mark.isa(isa.name), id=isa.name) for isa in FAST]
-)
 BF16, INT8 = Options(kv_format="bf16"), Options(kv_format="int8")
 BIASED = Options(kv_format="int8", key_bias=3.0)
 EVERYTHING = replace(BIASED, window=70, softcap=5.0)
 each_format = pytest.mark.parametrize(
     "options", [BF16, INT8, BIASED, EVERYTHING], ids=["bf16", "int8", "biased", "everything"]
 )
-
-
-def straddling(options: Options, head_dim: int = 32) -> Case:
-    """Rows 95 .. 156, 0 .. 40 and 300: tiles across a segment's end, from 0, and a lone row."""
-    return random_case(head_dim, 3, (157, 41, 301), (62, 41, 1), options=options)
 
 
 @each_fast_isa
