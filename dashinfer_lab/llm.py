@@ -187,8 +187,8 @@ class LLM:
 
         priority: one for each prompt, lower is earlier; see `RequestOptions`. A prompt of
         {"prompt_token_ids": [...], "cache_salt": text} shares pages under that salt alone.
-        An interrupt cancels them all. A prompt that cannot be served raises `RequestError`, and
-        none is begun. use_tqdm: count the prompts that are done under a bar.
+        An interrupt cancels them all, and so does a prompt that cannot be served, which raises
+        `RequestError`. use_tqdm: count the prompts that are done under a bar.
         """
         wanted = prompts_in(prompts)
         texts = [prompt_text(prompt) for prompt in wanted]

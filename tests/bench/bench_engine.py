@@ -3,11 +3,13 @@
     python -m tests.bench.bench_engine MODEL --only prefix
     python -m tests.bench.bench_engine MODEL --only mixed
     python -m tests.bench.bench_engine MODEL --only gap
+    python -m tests.bench.bench_engine MODEL --only short
 
 prefix   time to first token of 2,000 tokens: cold, with all but 20 known, and as a session's turn
 mixed    64 requests, log-normal around 128 in and 128 out, 16 at a time, against one by one and
          against the time that the measured rates of prefill and decode would take
 gap      time between tokens of 8 decoders, before and while a prompt of 8,000 tokens prefills
+short    time to first token of 64 tokens alone, beside 8 decoders, and beside a long prompt as well
 
 Each takes one to two minutes with a model of 135 million parameters on two cores. Ratios are the
 point: other programs move all times, so the machine should be idle, and `--rounds` repeats.
@@ -175,12 +177,30 @@ def bench_gap(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
     say("gap: steps took, of what was predicted, median", f"{median(off):8.1%}")
 
 
+def bench_short(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
+    def seconds() -> float:
+        return median(first_token_seconds(llm, prompts.ids(64)) for _ in range(9))
+
+    alone = seconds()
+    decoders = [llm.engine.submit(prompts.ids(128), drawn(8000 - 128)) for _ in range(8)]
+    for decoder in decoders:
+        decoder.get()
+    beside = seconds()
+    long = llm.engine.submit(prompts.ids(num_tokens), drawn(1))
+    behind = first_token_seconds(llm, prompts.ids(64))
+    for handle in (*decoders, long):
+        handle.cancel()
+    say("short: first token of 64 tokens, alone", f"{alone * 1e3:8.1f} ms")
+    say("short: beside 8 decoders", f"{beside * 1e3:8.1f} ms")
+    say(f"short: behind a prompt of {num_tokens} tokens, too", f"{behind * 1e3:8.1f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--weights", default="auto")
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--only", default="prefix,mixed,gap")
+    parser.add_argument("--only", default="prefix,mixed,gap,short")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--long", type=int, default=8000, help="tokens of the long prompt of gap")
     asked = parser.parse_args()
@@ -188,6 +208,7 @@ def main() -> None:
         "prefix": lambda llm, prompts: bench_prefix(llm, prompts, asked.rounds),
         "mixed": lambda llm, prompts: bench_mixed(llm, prompts, asked.rounds),
         "gap": lambda llm, prompts: bench_gap(llm, prompts, asked.long),
+        "short": lambda llm, prompts: bench_short(llm, prompts, asked.long),
     }
     for name in asked.only.split(","):
         options = EngineOptions(max_running=_SLOTS)
