@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from dashinfer_lab.engine import Engine, RequestHandle, RequestOptions
 from dashinfer_lab.errors import RequestError
+from dashinfer_lab.numbers import is_whole
 from dashinfer_lab.sampling import MAX_LOGPROBS, SamplingParams
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def _likeliest(handle: RequestHandle) -> list[tuple[int, float]]:
 
 
 def _is_count(value: object, most: float = math.inf) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+    return is_whole(value) and 1 <= value <= most
 
 
 def _is_number(value: object) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 from dashinfer_lab.allspark._allspark import TooLongError
 from dashinfer_lab.errors import ConfigError, RequestError
+from dashinfer_lab.numbers import is_whole
 from dashinfer_lab.sampling import SamplingParams
 
 __all__ = ["GENERATION_KEYS", "ASGenerationConfigBuilder", "require_known", "sampling_params"]
@@ -196,7 +197,7 @@ def _flag(given: Mapping[str, Any], name: str, default: bool) -> bool:
 
 def _count(given: Mapping[str, Any], name: str) -> int:
     value = given[name]
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not is_whole(value) or value < 0:
         raise RequestError(f"{name}={value!r:.80} is not possible: it must be a whole number")
     return value
 

@@ -11,6 +11,7 @@ from dashinfer_lab.config import expanded
 from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.engine.loading import MAX_LOGIT_ROWS
 from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.numbers import is_whole
 from jit_kernels.kv_layout import PAGE_SIZE
 
 __all__ = ["AsModelConfig", "load_arguments", "model_source", "require_text"]
@@ -153,6 +154,6 @@ def _require_cpu(unit: object) -> None:
 
 
 def _size(name: str, value: object) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not is_whole(value) or value < 0:
         raise ConfigError(f"{name}={value!r:.80} must be a whole number, 0 for automatic")
     return value or None

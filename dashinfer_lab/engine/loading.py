@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeGuard
+from typing import TYPE_CHECKING, Final, Literal
 
 from dashinfer_lab.config import cache_root
 from dashinfer_lab.engine.auto_kv import KvChoice, choose_kv_format, require_kv_dtype
@@ -16,6 +16,7 @@ from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.free_memory import available_bytes
 from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan
 from dashinfer_lab.lower.schedules import Autotune, scheduled_plan
+from dashinfer_lab.numbers import is_whole, require_count
 from jit_kernels.autotune import Choice
 from jit_kernels.compiler.jit import compiler_for
 from jit_kernels.isa import detect
@@ -61,9 +62,8 @@ class LoadOptions:
             value = getattr(self, name)
             if value is None and name != "max_batch_tokens":
                 continue
-            if not _is_whole(value) or value < 1:
-                raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
-        if self.chaos_seed is not None and not _is_whole(self.chaos_seed):
+            require_count(name, value)
+        if self.chaos_seed is not None and not is_whole(self.chaos_seed):
             raise ConfigError(f"chaos_seed={self.chaos_seed!r:.80} must be a whole number, or None")
         if self.autotune not in (False, True, "again"):
             raise ConfigError(
@@ -72,10 +72,6 @@ class LoadOptions:
             )
         if self.threads is not None and self.threads > MAX_THREADS:
             raise ConfigError(f"threads={self.threads} exceeds the {MAX_THREADS} of a pool")
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, slots=True)

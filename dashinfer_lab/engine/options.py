@@ -9,6 +9,7 @@ from typing import Any
 from dashinfer_lab.engine.batch import ModelRunner
 from dashinfer_lab.engine.step_budget import StepLimits
 from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.numbers import require_count
 
 __all__ = ["EngineOptions"]
 
@@ -44,8 +45,8 @@ class EngineOptions:
     def __post_init__(self) -> None:
         for name in ("max_step_tokens", "max_chunk_tokens", "max_running"):
             if getattr(self, name) is not None:
-                _require_count(name, getattr(self, name))
-        _require_count("max_queued", self.max_queued)
+                require_count(name, getattr(self, name))
+        require_count("max_queued", self.max_queued)
         _require_number("max_slowdown", self.max_slowdown, 1)
         _require_number("max_step_seconds", self.max_step_seconds, 0)
         _require_number("short_prompt_seconds", self.short_prompt_seconds, 0)
@@ -72,11 +73,6 @@ class EngineOptions:
             max_seconds=self.max_step_seconds,
             short_prompt_seconds=self.short_prompt_seconds,
         )
-
-
-def _require_count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
 
 
 def _require_number(name: str, value: Any, above: float) -> None:

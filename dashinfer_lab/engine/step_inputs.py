@@ -155,7 +155,7 @@ class StepInputs:
         tables: Sequence[int],
     ) -> None:
         """List the units of attention, the longest first; split lone rows over their segments."""
-        split = self._splits_needed(chunks, lengths)
+        split = self._splits_needed(lengths)
         items: list[tuple[int, ...]] = []
         splits: list[tuple[int, ...]] = []
         num_partials = 0
@@ -180,7 +180,7 @@ class StepInputs:
         if splits:
             self.splits[: len(splits)] = splits
 
-    def _splits_needed(self, chunks: Sequence[Chunk], lengths: Sequence[int]) -> bool:
+    def _splits_needed(self, lengths: Sequence[int]) -> bool:
         """Whether whole items alone would leave workers idle."""
         shape = self._attention
         if shape.num_threads == 1:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from dashinfer_lab.errors import CheckpointError
+from dashinfer_lab.numbers import is_whole
 
 __all__ = ["Config", "mapping_of", "positive_of", "size_of", "switch_of"]
 
@@ -26,7 +27,7 @@ def size_of(config: Config, key: str, default: int | None = None, limit: int = _
         value = default
     if value is None:
         raise CheckpointError(f"the model's config has no {key}")
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= limit:
+    if not is_whole(value) or not 1 <= value <= limit:
         raise CheckpointError(
             f"{key} is {value!r:.100} in the model's config; expected an integer from 1 to {limit}"
         )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.numbers import is_whole
 from dashinfer_lab.tensor import TensorInfo
 
 __all__ = ["DiTensor", "is_ditensors", "read_ditensors"]
@@ -90,7 +91,7 @@ def _info(line: bytes, name: str, path: Path) -> TensorInfo:
     told = _literal(line, name, path)
     shape, kind = told.get("shape"), str(told.get("descr")).lstrip("<|=")
     sizes = cast("tuple[object, ...]", shape) if isinstance(shape, tuple) else (None,)
-    if any(not isinstance(size, int) or isinstance(size, bool) or size < 0 for size in sizes):
+    if any(not is_whole(size) or size < 0 for size in sizes):
         raise CheckpointError(f"{path}: {name!r:.200} has the shape {shape!r:.100}: get it again")
     dense = not told.get("sparse_type") and not told.get("fortran_order")
     if kind not in _DTYPES or not dense:

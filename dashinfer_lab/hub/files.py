@@ -16,6 +16,7 @@ from typing import Any, cast
 import numpy as np
 
 from dashinfer_lab.errors import CheckpointError
+from dashinfer_lab.numbers import is_whole
 
 __all__ = [
     "confined",
@@ -138,7 +139,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def token_ids(value: object, origin: str) -> list[int]:
     """Return token ids given as none, one or a list of them. Raises CheckpointError."""
     listed = cast("list[object]", value) if isinstance(value, list) else [value]
-    ids = [each for each in listed if isinstance(each, int) and not isinstance(each, bool)]
+    ids = [each for each in listed if is_whole(each)]
     if value is not None and (len(ids) != len(listed) or min(ids, default=0) < 0):
         raise CheckpointError(f"{origin} is {value!r:.100}; expected token ids, integers from 0")
     return ids

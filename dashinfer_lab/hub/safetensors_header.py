@@ -13,6 +13,7 @@ from typing import cast
 
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.files import parse_json_object, require_file
+from dashinfer_lab.numbers import is_whole
 from dashinfer_lab.tensor import SAFETENSORS_DTYPES, TensorInfo
 
 __all__ = ["StoredTensor", "parse_safetensors_header", "read_safetensors_header"]
@@ -110,8 +111,6 @@ def _counts(value: object) -> tuple[int, ...] | None:
     if not isinstance(value, list):
         return None
     counts = [
-        item
-        for item in cast("list[object]", value)
-        if isinstance(item, int) and not isinstance(item, bool) and 0 <= item < 1 << 63
+        item for item in cast("list[object]", value) if is_whole(item) and 0 <= item < 1 << 63
     ]
     return tuple(counts) if len(counts) == len(cast("list[object]", value)) else None

@@ -8,6 +8,7 @@ from typing import cast
 
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.files import confined, read_json_object
+from dashinfer_lab.numbers import is_whole
 
 __all__ = ["added_token", "sequence_template", "token_content", "tokens_beside", "vocabulary_of"]
 
@@ -58,7 +59,7 @@ def token_content(token: object) -> str | None:
 def vocabulary_of(found: Mapping[str, object], path: Path) -> dict[str, int]:
     """Return tokens and ids as `path` holds them. Raises CheckpointError for what is no id."""
     for token, token_id in found.items():
-        if not isinstance(token_id, int) or isinstance(token_id, bool) or token_id < 0:
+        if not is_whole(token_id) or token_id < 0:
             raise CheckpointError(f"{path}: {token!r:.80} has the id {token_id!r:.80}")
     return cast("dict[str, int]", found)
 

@@ -10,6 +10,7 @@ from typing import cast
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, size_of, switch_of
 from dashinfer_lab.hub.families import Family
+from dashinfer_lab.numbers import is_whole
 
 __all__ = ["layer_windows", "sliding_layers"]
 
@@ -76,7 +77,7 @@ def _default_kinds(config: Config, family: Family, num_layers: int) -> list[obje
         every = size_of(config, "sliding_window_pattern", family.window_pattern)
         return [_FULL if (layer + 1) % every == 0 else _SLIDING for layer in range(num_layers)]
     first = config.get("max_window_layers", _SWITCHED_FROM)
-    if not isinstance(first, int) or isinstance(first, bool) or first < 0:
+    if not is_whole(first) or first < 0:
         raise CheckpointError(f"max_window_layers is {first!r:.100}; expected an integer >= 0")
     if family.window == "switch even":
         slides = [layer < first and layer % 2 == 0 for layer in range(num_layers)]

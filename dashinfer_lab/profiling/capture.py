@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.numbers import require_count
 from dashinfer_lab.profiling.steps import ChunkSpan
 
 __all__ = ["Capture", "CaptureState", "DecodeCapture", "PrefillCapture"]
@@ -38,22 +38,16 @@ class Capture(ABC):
     @staticmethod
     def prefill(request: int = 1) -> Capture:
         """All prefill steps of the `request`-th request that begins, counted from 1."""
-        return PrefillCapture(_at_least_one("request", request))
+        return PrefillCapture(require_count("request", request))
 
     @staticmethod
     def decode(steps: int, batch: int = 1) -> Capture:
         """`steps` steps that only decode, of at least `batch` requests each."""
-        return DecodeCapture(_at_least_one("steps", steps), _at_least_one("batch", batch))
+        return DecodeCapture(require_count("steps", steps), require_count("batch", batch))
 
     @abstractmethod
     def begin(self) -> CaptureState:
         """A state that has seen nothing."""
-
-
-def _at_least_one(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
-    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, cast
 
 from dashinfer_lab.errors import RequestError
+from dashinfer_lab.numbers import is_whole
 
 __all__ = [
     "check_biases",
@@ -44,7 +45,7 @@ def check_integer(name: str, value: object, *, low: int, high: int | None = None
         if high is not None
         else (f"a whole number of at least {low}")
     )
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not is_whole(value):
         refuse(name, value, wanted)
     if value < low or (high is not None and value > high):
         refuse(name, value, wanted)
@@ -110,7 +111,7 @@ def check_biases(biases: object) -> dict[int, float]:
     checked: dict[int, float] = {}
     for key, bias in cast("Mapping[object, object]", biases).items():
         token_id = int(key) if isinstance(key, str) and key.isdecimal() else key
-        if not isinstance(token_id, int) or isinstance(token_id, bool) or token_id < 0:
+        if not is_whole(token_id) or token_id < 0:
             refuse(name, biases, f"a mapping of token ids, and {key!r} is none")
         check_number(f"{name}[{token_id}]", bias, -_LARGEST_BIAS, _LARGEST_BIAS)
         checked[token_id] = float(cast("float", bias))
@@ -131,7 +132,7 @@ def check_callables(name: str, functions: object) -> tuple[Callable[..., object]
 def _ids(name: str, ids: object, whole: object) -> tuple[int, ...]:
     checked: list[int] = []
     for token_id in _as_tuple(name, ids):
-        if not isinstance(token_id, int) or isinstance(token_id, bool) or token_id < 0:
+        if not is_whole(token_id) or token_id < 0:
             refuse(name, whole, "a list of token ids, none of them negative")
         checked.append(token_id)
     return tuple(checked)

@@ -10,6 +10,7 @@ from typing import cast
 
 from dashinfer_lab.errors import TokenizerError
 from dashinfer_lab.hub.files import confined, read_bounded_text
+from dashinfer_lab.numbers import is_whole
 
 __all__ = ["TokenizerDefinition", "read_definition"]
 
@@ -139,7 +140,7 @@ def _texts(tokens: object) -> Iterable[str]:
 def _ids(value: object, directory: Path) -> list[int]:
     """Return token ids given as none, one or a list."""
     listed = cast("list[object]", value) if isinstance(value, list) else [value]
-    ids = [i for i in listed if isinstance(i, int) and not isinstance(i, bool) and i >= 0]
+    ids = [i for i in listed if is_whole(i) and i >= 0]
     if value is not None and len(ids) != len(listed):
         raise TokenizerError(f"{directory}: {value!r} given as token ids; expected integers >= 0")
     return ids

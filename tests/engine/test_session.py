@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,6 @@ from dashinfer_lab.session import Session
 from tests.engine.conftest import MakeEngine
 from tests.engine.fake_runner import FakeRunner, Gate
 
-Ids = Callable[[Sequence[Message]], list[int]]
 GREEDY = SamplingParams(temperature=0, max_tokens=9)
 
 

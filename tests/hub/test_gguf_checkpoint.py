@@ -29,7 +29,6 @@ from tests.hub.tiny_models import (
 KINDS = [Kind.F32, Kind.F16, Kind.Q8_0, Kind.Q4_1, Kind.Q4_0]
 RANGES = [None, slice(0, 1), slice(1, 8), slice(13, 31), slice(7, None), slice(5, 5)]
 Q = "model.layers.1.self_attn.q_proj.weight"
-K = "model.layers.1.self_attn.k_proj.weight"
 UP = "model.layers.0.mlp.up_proj.weight"
 
 
