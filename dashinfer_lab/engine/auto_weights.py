@@ -19,6 +19,7 @@ from dashinfer_lab.free_memory import available_bytes
 from dashinfer_lab.hub.files import write_json
 from dashinfer_lab.quantize import Scheme
 from jit_kernels.isa import detect
+from jit_kernels.panels import PANEL_WIDTH
 from jit_kernels.runtime.topology import thread_plan
 
 if TYPE_CHECKING:
@@ -166,11 +167,7 @@ def explain(
         why = say("asked", language, scheme=scheme)
         bits = _COARSE.get(scheme.partition(":")[0])
         return why if bits is None else say("coarse", language, why=why, bits=bits)
-    counts = {
-        name: prod(tensor.shape)
-        for name, tensor in artifact.tensors.items()
-        if not name.endswith((".scale", ".minimum"))
-    }
+    counts = _parameters(artifact)
     bandwidth = kept_bandwidth(isa, threads)
     choice = choose_weights(
         sum(counts.values()),
@@ -183,6 +180,19 @@ def explain(
     if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
         return choice.reason
     return say("otherwise", language, scheme=scheme, reason=choice.reason)
+
+
+def _parameters(artifact: Artifact) -> dict[str, int]:
+    """Return how many parameters each tensor holds; a byte of 4-bit weights holds two."""
+    is_packed = Scheme.parse(artifact.metadata["scheme"]).weights == "u4"
+    head_panels = -(-artifact.config.vocab_size // PANEL_WIDTH)
+    counts: dict[str, int] = {}
+    for name, tensor in artifact.tensors.items():
+        if not name.endswith((".scale", ".minimum")):
+            # The head, which has a row a token, is of 8 bits.
+            two = is_packed and tensor.dtype == "U8" and tensor.shape[0] != head_panels
+            counts[name] = prod(tensor.shape) * (2 if two else 1)
+    return counts
 
 
 def _met(counts: Mapping[str, int], experts: ExpertConfig | None) -> int:

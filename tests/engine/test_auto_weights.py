@@ -10,6 +10,7 @@ from gguf import GGMLQuantizationType as Kind
 
 from dashinfer_lab import LLM, SamplingParams
 from dashinfer_lab.engine.auto_weights import (
+    _parameters,
     auto_scheme,
     choice_for,
     choose_weights,
@@ -20,6 +21,7 @@ from dashinfer_lab.hub import open_checkpoint
 from dashinfer_lab.quantize import Scheme
 from tests.hub.tiny_models import write_gguf, write_safetensors
 from tests.model.family_cases import CASES
+from tests.model.test_families import converted
 
 GB = 10**9
 
@@ -186,3 +188,16 @@ def test_a_loaded_model_says_why(tmp_path: Path) -> None:
         assert llm.weights_reason.startswith("fp32: the model is tiny; a token reads about")
     with LLM(tmp_path / "model", weights="bf16") as llm:
         assert llm.weights_reason == "bf16: it was asked for"
+
+
+def test_what_auto_would_read_does_not_depend_on_how_a_model_was_converted(tmp_path: Path) -> None:
+    case = next(case for case in CASES if case.name == "qwen2_moe")
+    counts = {
+        scheme: sum(_parameters(converted(case, tmp_path / scheme, scheme)).values())
+        for scheme in ("fp32", "a16w8", "a16w4")
+    }
+    total = sum(it.size for it in case.tensors().values())
+
+    # Rows of panels are whole words, panels have 16 columns; angles are kept beside.
+    assert all(total <= count <= 1.3 * total for count in counts.values())
+    assert counts["a16w4"] == pytest.approx(counts["a16w8"], rel=0.05)

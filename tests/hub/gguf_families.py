@@ -17,7 +17,7 @@ from gguf.quants import quantize
 from numpy.typing import NDArray
 
 from tests.hub.tiny_models import interleaved
-from tests.model.case_sizes import HEAD_DIM, HEADS, KV_HEADS, LAYERS
+from tests.model.case_sizes import HEAD_DIM, HEADS, KV_HEADS, LAYERS, VOCAB
 from tests.model.family_cases import CASES, FamilyCase
 
 __all__ = ["BAICHUAN", "GGUF_CASES", "GgufCase", "write_family_gguf"]
@@ -197,6 +197,7 @@ def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     if partial is None:
         partial = 0.5 if config["model_type"] in ("glm", "chatglm") else 1.0
     sizes = {
+        "vocab_size": VOCAB,
         "context_length": first("max_position_embeddings", "seq_length"),
         "embedding_length": config["hidden_size"],
         "feed_forward_length": first("intermediate_size", "ffn_hidden_size"),
