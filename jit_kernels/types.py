@@ -37,7 +37,7 @@ class F32(DType):
 
 
 class F16(DType):
-    """IEEE 754 binary16, a storage type: load it with `load_f16`, compute in F32."""
+    """IEEE 754 binary16, a storage type: `half_to_f32` widens its bits, and F32 computes."""
 
     label, bits, kind = "f16", 16, "float"
 

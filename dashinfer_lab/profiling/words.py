@@ -101,7 +101,6 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "seconds_axis": ("seconds", "秒"),
     "memory_title": ("Memory", "内存分布"),
     "mb_axis": ("MB", "MB"),
-    "kib_axis": ("KiB", "KiB"),
     "layer_weights": ("weights of each layer", "各层权重"),
     "pages_title": (
         "KV pages in use at most: {used} of {total}, {tokens} tokens each",

@@ -48,7 +48,6 @@ _RULES: Final = """
 .dl-view svg{display:block;max-width:100%;height:auto;font:11px system-ui,sans-serif}
 .dl-view svg text{fill:var(--dl-ink)}
 .dl-view img{max-width:100%;border-radius:6px}
-.dl-scroll{overflow:auto;max-height:440px}
 .dl-code{overflow:auto;max-height:440px;margin:4px 0;padding:10px 12px;border-radius:6px;
   background:rgba(128,128,128,.09);font:12px/1.45 ui-monospace,Menlo,Consolas,monospace;
   white-space:pre;tab-size:4;color:var(--dl-ink)}
