@@ -200,7 +200,11 @@ def _updates(view: View, say: Texts) -> tuple[Any, ...]:
 
     box = gr.skip() if view.box is None else gr.update(value=view.box)
     send, stop = gr.update(visible=not view.is_busy), gr.update(visible=view.is_busy)
-    return _messages(view.turns, say), box, send, stop
+    messages = _messages(view.turns, say)
+    if view.is_busy and messages[-1]["role"] == "user":
+        waiting = f"<span class='waiting'>{escape(say('answer.waiting'))}</span>"
+        messages.append({"role": "assistant", "content": [_html(waiting)]})
+    return messages, box, send, stop
 
 
 def _messages(turns: Sequence[Turn], say: Texts) -> list[dict[str, Any]]:

@@ -82,6 +82,7 @@ _ANSWER = {
     "answer.tokens": Sentence("{count} tokens", "{count} 个词元"),
     "answer.speed": Sentence("{rate:.1f} tokens/s", "{rate:.1f} 词元/秒"),
     "answer.ttft": Sentence("first token after {seconds:.2f} s", "首词元 {seconds:.2f} 秒"),
+    "answer.waiting": Sentence("waiting for the first token …", "正在等待第一个词元……"),
     "answer.stopped": Sentence("stopped", "已停止"),
     "answer.length": Sentence("cut at the longest answer allowed", "已达最大长度"),
     "answer.error": Sentence("not answered: {message}", "未能回答：{message}"),

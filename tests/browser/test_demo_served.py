@@ -35,12 +35,13 @@ class Pages:
 
     def __init__(self) -> None:
         self.models: list[ScriptedLLM] = []
+        self.seconds_per_step = 0.01
 
     def serve(self, model: str = "script", **options: Any) -> Demo:
         return serve(model, "fp32", DemoOptions(**options), load=self._load)
 
     def _load(self, choice: Any, progress: object) -> Any:
-        self.models.append(ScriptedLLM(choice))
+        self.models.append(ScriptedLLM(choice, self.seconds_per_step))
         return self.models[-1]
 
     @property
@@ -100,6 +101,19 @@ def test_a_page_for_a_proxy_is_shown_directly_too(pages: Pages, visitor: Visitor
     assert demo.proxy_url == PREFIX
 
 
+def test_a_sign_says_that_the_first_token_is_awaited(pages: Pages, visitor: Visitor) -> None:
+    pages.seconds_per_step = 1.5
+    tab = visitor.open(pages.serve(language="en").url)
+    tab.page.fill(BOX, "say a")
+    tab.page.press(BOX, "Enter")
+    waiting = tab.page.locator("#chat .waiting")
+    waiting.wait_for()
+    assert waiting.inner_text() == "waiting for the first token …"
+    tab.page.locator("#chat .note").wait_for()
+
+    assert waiting.count() == 0
+
+
 def test_in_chinese_every_label_is_chinese(pages: Pages, visitor: Visitor) -> None:
     tab = visitor.open(pages.serve("script", language="zh").url, locale="zh-CN")
     note = ask(tab, "say 你好")
@@ -124,17 +138,18 @@ def test_a_model_of_english_is_asked_in_english_and_a_larger_one_is_a_click_away
 ) -> None:
     tab = visitor.open(pages.serve("smollm2-135m", language="zh").url, locale="zh-CN")
     tab.page.get_by_role("button", name="Write a haiku about rain.").wait_for()
-    assert "仅支持英文" in tab.text_of("#side")
+    told = tab.page.get_by_text("仅支持英文")
+    told.wait_for()
     tab.page.get_by_role("tab", name="对比").click()
     assert tab.page.input_value("#compare-prompt textarea").startswith("Explain")
     tab.screenshot("english-only")
 
     tab.page.click("#larger-model")
     tab.page.locator("#larger-model").wait_for(state="hidden")
+    told.wait_for(state="hidden")
 
     assert tab.page.input_value("#model input") == "qwen/Qwen1.5-0.5B-Chat"
     assert pages.models[-1].choice.model == "qwen/Qwen1.5-0.5B-Chat"
-    assert "仅支持英文" not in tab.text_of("#side")
 
 
 def test_a_page_for_others_offers_no_download(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from dashinfer_lab.engine import Engine
 from dashinfer_lab.events import RequestMetrics, StepEvent
 from dashinfer_lab.sampling import SamplingParams
@@ -28,6 +30,25 @@ def test_every_step_is_told_with_what_it_computed(make_engine: MakeEngine) -> No
     assert [event.num_pages_used for event in told] == [3, 3, 3, 3, 0]
     assert all(event.num_requests == 1 and event.num_pages == 64 for event in told)
     assert len(seen) == 6
+
+
+def test_where_nobody_listens_no_event_is_made(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    def watched(**parts: object) -> None:
+        made.append(parts)
+
+    monkeypatch.setattr("dashinfer_lab.engine.core.StepEvent", watched)
+    engine = make_engine()
+    engine.submit([1], SamplingParams(max_tokens=9)).completion(timeout=30)
+
+    assert made == []
+    engine.subscribe(lambda event: None)
+    engine.submit([1]).completion(timeout=30)
+    engine.close()
+    assert made
 
 
 def test_the_parts_of_a_step_add_up(make_engine: MakeEngine) -> None:

@@ -24,6 +24,17 @@ llm = LLM("smollm2-135m", weights="a16w8")
 greedy = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
 answer = lambda: llm.generate("The capital of France is", greedy)[0].outputs[0].token_ids
 """
+# The view is displayed, and what it loaded before is held by a name of the person's own.
+LOADER = """
+from dashinfer_lab import SamplingParams
+from dashinfer_lab.widgets import ModelLoader
+former = globals().get("llm")
+loader = ModelLoader("smollm2-135m", weights="a16w8")
+display(loader)
+llm = loader.load()
+greedy = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+answer = lambda: llm.generate("The capital of France is", greedy)[0].outputs[0].token_ids
+"""
 # When a cell ended by an interrupt; IPython then takes its time to colour the traceback.
 TIMED = """
 import time
@@ -122,6 +133,26 @@ def test_running_the_load_cell_again_does_not_double_memory(kernel: NotebookKern
 
     assert process.memory_info().rss - memory_before < weight_bytes / 2
     assert process.num_threads() == threads_before
+
+
+def test_running_a_loaders_cell_again_does_not_double_memory(
+    kernels: Callable[[], NotebookKernel],
+) -> None:
+    kernel = kernels()
+    assert kernel.run(LOADER).error is None
+    process = psutil.Process(int(kernel.value("__import__('os').getpid()")))
+    kernel.value("answer()")
+    weight_bytes = int(kernel.value("llm.memory().weight_bytes"))
+    memory_before, threads_before = process.memory_info().rss, process.num_threads()
+
+    for _ in range(3):
+        reply = kernel.run(LOADER)
+        assert reply.error is None, reply
+        kernel.value("answer()")
+
+    assert process.memory_info().rss - memory_before < weight_bytes / 2
+    assert process.num_threads() == threads_before
+    assert kernel.value("former.engine.alive, llm.engine.alive") == "False True"
 
 
 def test_both_forms_of_a_call_work_while_the_cells_event_loop_runs(kernel: NotebookKernel) -> None:
