@@ -92,5 +92,10 @@ def load_graph(path: Path, tensors: Mapping[str, StoredTensor]) -> ir.Model:
                 f"{path}: tensor {name!r} is {place} in the graph, {expected} in the weights "
                 "file; the files belong to different conversions: re-convert"
             )
-    verify(model)
+    try:
+        verify(model)
+    except ArtifactError as error:
+        raise ArtifactError(
+            f"{path}: {error}; re-convert the model, or upgrade if a newer version wrote it"
+        ) from error
     return model

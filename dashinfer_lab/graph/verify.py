@@ -81,7 +81,7 @@ def _verify_node(node: ir.Node) -> None:
     if rule is None:
         raise ArtifactError(
             f"node {node.name!r} is a {node.domain or 'standard'} {node.op_type}, "
-            "which this version cannot run; upgrade, or re-convert with this version"
+            "which this version cannot run"
         )
     if (len(node.inputs), len(node.outputs)) != (rule.num_inputs, rule.num_outputs):
         raise ArtifactError(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
@@ -64,6 +65,19 @@ def test_every_command_of_the_readme_exists() -> None:
         re.findall(r"^dashinfer-lab ([a-z]+)", "\n".join(code_blocks(ENGLISH)), re.MULTILINE)
     )
     assert used <= known
+
+
+def test_every_command_but_those_named_takes_json() -> None:
+    from dashinfer_lab.cli.app import build
+
+    without = {
+        command.callback.__name__
+        for command in build().registered_commands
+        if command.callback and "as_json" not in inspect.signature(command.callback).parameters
+    }
+    said = re.search(r"Every command but `(\w+)` takes `--json`", ENGLISH)
+    assert said
+    assert without == {said[1]}
 
 
 def test_every_make_target_of_the_readme_exists() -> None:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from dashinfer_lab.convert import Artifact
@@ -75,6 +76,15 @@ def test_a_graph_that_points_elsewhere_is_refused(artifact: Artifact) -> None:
 
     with pytest.raises(ArtifactError, match="'rope.cos' .* belong to different conversions"):
         load_graph(artifact.graph_path, tensors)
+
+
+def test_a_graph_that_cannot_run_names_its_file_and_the_way_out(artifact: Artifact) -> None:
+    model = onnx.load(artifact.graph_path, load_external_data=False)
+    del model.graph.node[3]
+    artifact.graph_path.write_bytes(model.SerializeToString())
+
+    with pytest.raises(ArtifactError, match=r"model\.dimodel: node .* reads .*; re-convert the"):
+        load_graph(artifact.graph_path, artifact.tensors)
 
 
 def test_a_graph_file_that_is_not_onnx_is_refused(artifact: Artifact) -> None:
