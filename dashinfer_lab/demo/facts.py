@@ -44,6 +44,7 @@ def _model_facts(llm: LLM, say: Texts) -> Iterator[tuple[str, str]]:
             kind=llm.kv_choice.kv_format,
         ),
     )
+    yield say("model.kv_cache_dtype"), llm.kv_choice.reason(say.language)
     yield (
         say("panel.architecture"),
         say("panel.layers", kind=config.model_type, layers=config.num_layers),

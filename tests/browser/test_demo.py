@@ -296,7 +296,16 @@ def test_the_panel_tells_the_machine(tab: Watched) -> None:
     tab.page.locator("#facts dd").filter(has_text="0 running").wait_for()
 
     facts = tab.text_of("#facts")
-    for name in ("Engine", "KV cache", "Weights", "Instruction set", "Threads", "Memory"):
+    assert "fp32, said in en" in facts
+    for name in (
+        "Engine",
+        "KV cache",
+        "Keys and values",
+        "Weights",
+        "Instruction set",
+        "Threads",
+        "Memory",
+    ):
         assert name in facts
 
 

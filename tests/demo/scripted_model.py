@@ -116,7 +116,10 @@ class ScriptedLLM:
             directory=Path(f"{choice.model}-{choice.weights}"), metadata={"scheme": choice.weights}
         )
         asked = choice.kv_cache_dtype
-        self.kv_choice = SimpleNamespace(kv_format="fp32" if asked == "auto" else asked)
+        kv_format = "fp32" if asked == "auto" else asked
+        self.kv_choice = SimpleNamespace(
+            kv_format=kv_format, reason=lambda language: f"{kv_format}, said in {language}"
+        )
         self.sampling_defaults: dict[str, Any] = {}
         self.prompts: list[Any] = []
         self.params: list[SamplingParams] = []

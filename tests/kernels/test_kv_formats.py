@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from jit_kernels.isa import AVX2, Isa
 from jit_kernels.kernels.attention_key_bias import segment_angles
+from jit_kernels.kv_layout import KV_FORMATS
 from jit_kernels.reference.kv_cache import stored_keys, stored_values
+from tests.every_pair import every_pair
 from tests.kernels.attention_cases import (
     Case,
     Options,
@@ -47,6 +50,35 @@ def test_every_format_gives_the_reference_bits(isa: Isa, options: Options) -> No
 @pytest.mark.parametrize("head_dim", [16, 64, 80, 96, 128, 256])
 def test_every_head_size_gives_the_reference_bits(options: Options, head_dim: int) -> None:
     case = straddling(options, head_dim)
+    expected = case.expected()
+
+    same_bits(attend(case, AVX2, tiled_items(case), place=guarded), expected)
+    same_bits(attend(case, AVX2, *split_items(case), place=guarded), expected)
+
+
+EVERY_OPTION: dict[str, tuple[Any, ...]] = {
+    "head_dim": (64, 80, 96, 128, 256),
+    "heads": ((1, 2), (3, 2), (4, 1)),  # for each kv head, and how many of those
+    "window": (None, 70),
+    "softcap": (None, 5.0),
+    "alibi": (False, True),
+    "kv_format": KV_FORMATS,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "chosen", every_pair(EVERY_OPTION), ids=lambda chosen: "-".join(map(str, chosen.values()))
+)
+def test_every_two_options_together_give_the_reference_bits(chosen: dict[str, Any]) -> None:
+    head_dim, (heads_per_kv, num_kv_heads) = chosen["head_dim"], chosen["heads"]
+    options = Options(
+        chosen["window"], chosen["softcap"], chosen["alibi"], kv_format=chosen["kv_format"]
+    )
+    case = random_case(
+        head_dim, heads_per_kv, (157, 41, 301), (20, 41, 1),
+        num_kv_heads=num_kv_heads, options=options,
+    )  # fmt: skip
     expected = case.expected()
 
     same_bits(attend(case, AVX2, tiled_items(case), place=guarded), expected)

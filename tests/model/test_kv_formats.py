@@ -168,6 +168,7 @@ def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 # where they are others, fp32's two largest logits are within 0.07 of each other. Keys of 8 bits
 # diverged by 1.9e-3 with 97.5 %.
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("kv_format", FORMATS)
 def test_english_is_continued_as_with_keys_and_values_in_fp32(kv_format: str) -> None:
     text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in TEXTS)

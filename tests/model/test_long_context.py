@@ -14,11 +14,13 @@ from dashinfer_lab.engine import Chunk
 from dashinfer_lab.engine.loading import LoadOptions, load_runner
 from dashinfer_lab.engine.runner import CompiledRunner
 from jit_kernels.isa import AVX2
+from jit_kernels.kv_layout import KV_FORMATS, PAGE_SIZE, block_bytes
 from tests.kernels.attention_cases import Options, attend, random_case, split_items, tiled_items
 from tests.kernels.machine_code import same_bits
 from tests.model.tiny_artifact import tiny_artifact, tiny_llama
 
 LENGTH = 32768
+HEAD_DIM = 16
 PAGES = tuple(int(page) for page in np.random.default_rng(1).permutation(LENGTH // 32))
 TOKENS = np.random.default_rng(2).integers(0, 331, 64).tolist()
 
@@ -26,7 +28,7 @@ TOKENS = np.random.default_rng(2).integers(0, 331, 64).tolist()
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     directory = tmp_path_factory.mktemp("long") / "tiny"
-    return tiny_artifact(directory, "fp32", tiny_llama(context_length=LENGTH))
+    return tiny_artifact(directory, "fp32", tiny_llama(context_length=LENGTH, head_dim=HEAD_DIM))
 
 
 @contextmanager
@@ -38,9 +40,14 @@ def long_runner(artifact: Artifact, threads: int, kv_format: str) -> Iterator[Co
     if kv_format == "fp32":
         pages = runner.cache.view(np.float32)
         pages[:] = random.standard_normal(pages.shape, np.float32)
-    else:  # bf16 numbers below 2
+    elif kv_format == "bf16":  # numbers below 2
         pages = runner.cache.view(np.uint16)
         pages[:] = random.integers(0x3E00, 0x4000, pages.shape, np.uint16)
+    else:  # any codes, by scales that leave them below 2
+        heads = runner.cache.reshape(*runner.cache.shape[:2], -1, block_bytes("int8", HEAD_DIM))
+        heads[:] = random.integers(0, 256, heads.shape, np.uint8)
+        scales = np.repeat(np.array([2**-10, 2**-6], np.float32), PAGE_SIZE)
+        heads[..., -scales.nbytes :] = scales.view(np.uint8)
     try:
         yield runner
     finally:
@@ -59,7 +66,7 @@ def last_logits(runner: CompiledRunner, chunk: int) -> NDArray[np.float32]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kv_format", ["fp32", "bf16"])
+@pytest.mark.parametrize("kv_format", KV_FORMATS)
 def test_a_long_request_has_the_same_bits_in_tiles_and_split_over_workers(
     artifact: Artifact, kv_format: str
 ) -> None:
