@@ -57,7 +57,7 @@ def test_every_number_of_rows_gives_the_reference_bits(
     assert same_bits(run(case, compiled), case.expected())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *_slow("u8 i7", "u4 i8")])
 @pytest.mark.parametrize("k", [1, 3, 16, 17, 257, *_slow(2, 5, 15, 255, 515, 1030)])
 def test_every_depth_gives_the_reference_bits(compiled: Compiler, kind: str, k: int) -> None:
     for rows in (1, 6, 14):
@@ -66,13 +66,40 @@ def test_every_depth_gives_the_reference_bits(compiled: Compiler, kind: str, k: 
         assert same_bits(run(case, compiled), case.expected())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", GROUPED)
+@pytest.mark.parametrize("weight_group", [32, 64, 128, 256, 512, "row"])
+def test_a_last_group_of_any_length_gives_the_reference_bits(
+    compiled: Compiler, kind: str, weight_group: int | str
+) -> None:
+    for k in (*range(256, 290), 511, 513, 767, 769, 1025, 1026, 1030):
+        for rows in (1, 9, 70):
+            case = random_linear(kind, rows, k=k, n=17, weight_group=weight_group, seed=k)
+
+            assert same_bits(run(case, compiled), case.expected())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", EVERY_FORM)
+def test_every_number_of_rows_to_2048_gives_the_bits_of_the_whole(
+    compiled: Compiler, kind: str
+) -> None:
+    whole = random_linear(kind, 2048, k=70, n=20, bias=True, residual=True)
+    expected = whole.expected()
+    for rows in range(1, 2049):
+        actual = run(whole.take(slice(0, rows)), compiled, num_workers=1 + rows % 3)
+
+        assert same_bits(actual, expected[:rows])
+
+
 @pytest.mark.parametrize("scale_dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("kind", ["u8", "u4", *_slow("u8 i7", "u4 i8")])
 @pytest.mark.parametrize("weight_group", [32, 64, 128, 256, 512, "row"])
 def test_every_group_size_gives_the_reference_bits(
     compiled: Compiler, kind: str, weight_group: int | str, scale_dtype: type
 ) -> None:
-    for rows in (2, 8, 15):
+    for rows in (2, 8, 15, 70):
         case = random_linear(
             kind, rows, k=1204, n=33, weight_group=weight_group, scale_dtype=scale_dtype,
             bias=True, residual=True,
