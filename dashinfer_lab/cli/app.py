@@ -20,12 +20,13 @@ from typer.main import get_command
 from dashinfer_lab import __version__
 from dashinfer_lab.cli.bench import bench
 from dashinfer_lab.cli.chat import chat
+from dashinfer_lab.cli.chinese_help import say_help_in_chinese
 from dashinfer_lab.cli.convert import convert
 from dashinfer_lab.cli.demo import demo
 from dashinfer_lab.cli.info import info
-from dashinfer_lab.cli.messages import choose_language
+from dashinfer_lab.cli.messages import choose_language, language, text
 from dashinfer_lab.cli.models import models
-from dashinfer_lab.cli.output import print_error, print_json
+from dashinfer_lab.cli.output import print_error, print_json, remark
 from dashinfer_lab.cli.profile import profile
 from dashinfer_lab.cli.pull import pull
 from dashinfer_lab.cli.quickstart import quickstart
@@ -33,8 +34,9 @@ from dashinfer_lab.cli.run import run
 from dashinfer_lab.cli.show import show
 from dashinfer_lab.cli.stored import cache, list_models, rm
 from dashinfer_lab.cli.tune import tune
-from dashinfer_lab.config import default_language
+from dashinfer_lab.config import Language, default_language
 from dashinfer_lab.errors import ConfigError, DashInferLabError
+from dashinfer_lab.log_words import log_in
 from jit_kernels.errors import JitKernelsError
 
 __all__ = ["build", "main"]
@@ -106,12 +108,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         print_error(ConfigError("stdout is closed: redirect it, to /dev/null if not wanted"))
         return 1
-    choose_language(default_language())
+    choose_language(_asked_language(given) or default_language())
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal may lack a model's characters
     try:
-        code = get_command(build())(given, prog_name="dashinfer-lab", standalone_mode=False)
+        return _ended(given, as_json=as_json)
+    finally:
+        log_in(None)
+
+
+def _asked_language(given: Sequence[str]) -> Language | None:
+    """The language that `--lang` asks for before the command, which help texts need at once."""
+    for option, value in zip(given, [*given[1:], ""], strict=True):
+        name, _, told = option.partition("=")
+        if name == "--lang":
+            wanted = told or value
+            return "zh" if wanted == "zh" else "en" if wanted == "en" else None
+        if not option.startswith("-"):
+            return None
+    return None
+
+
+def _ended(given: list[str], *, as_json: bool) -> int:
+    """Run the command that `given` names and return the exit code."""
+    command = get_command(build())
+    if language() == "zh":
+        say_help_in_chinese(command)
+    try:
+        code = command(given, prog_name="dashinfer-lab", standalone_mode=False)
     except _UsageError as error:
+        if language() == "zh":
+            remark(text("usage"))
         error.show()
         if as_json:
             print_json({"error": {"type": "UsageError", "message": error.format_message()}})

@@ -1,6 +1,6 @@
 """What the commands say, in English and Chinese; knows no command, and prints nothing.
 
-`--json`, help texts and the detail of an error stay English.
+`--json` and the detail of an error stay English; `help_words` has the help texts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Final, NamedTuple
 
 from dashinfer_lab.config import Language
+from dashinfer_lab.log_words import log_in
 
 __all__ = ["SENTENCES", "Sentence", "choose_language", "error_text", "language", "text"]
 
@@ -256,6 +257,8 @@ _INFO_ZH = {
     "paths.embedded_model": "路径.内置模型",
 }
 
+_USAGE = {"usage": Sentence("wrong usage:", "错误：命令用法不对，可用 --help 查看说明")}
+
 _ERRORS_ZH = {
     "BaseException": "操作失败",
     "KeyboardInterrupt": "已中断",
@@ -282,6 +285,7 @@ _ERRORS_ZH = {
 
 SENTENCES: Final[dict[str, Sentence]] = {
     **_QUICKSTART,
+    **_USAGE,
     **_CHAT,
     **_DEMO,
     **_FIGURES,
@@ -303,8 +307,9 @@ _LANGUAGE: ContextVar[Language] = ContextVar("language", default="en")
 
 
 def choose_language(language: Language) -> None:
-    """Speak `language` from now on, in this context."""
+    """Speak `language` from now on, in this context; warnings of the log, everywhere."""
     _LANGUAGE.set(language)
+    log_in(language)
 
 
 def language() -> Language:

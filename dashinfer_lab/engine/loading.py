@@ -14,6 +14,7 @@ from dashinfer_lab.engine.auto_kv import KvChoice, choose_kv_format, require_kv_
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.free_memory import available_bytes
+from dashinfer_lab.log_words import translate_log
 from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan
 from dashinfer_lab.lower.schedules import Autotune, scheduled_plan
 from dashinfer_lab.numbers import is_whole, require_count
@@ -86,6 +87,7 @@ class Loaded:
 
 def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
     """Lower, compile and bind `artifact`; raises `ConfigError` naming an impossible size."""
+    translate_log()
     context_length = options.context_length or artifact.config.context_length
     if context_length > artifact.config.context_length:
         raise ConfigError(

@@ -74,7 +74,9 @@ class FakeLLM:
     kv_choice: KvChoice = CHOSEN
     schedules: Any = field(default=None, init=False)
     artifact: Any = field(
-        default_factory=lambda: SimpleNamespace(metadata={"scheme": "a16w8:64"}, tensors={})
+        default_factory=lambda: SimpleNamespace(
+            metadata={"scheme": "a16w8:64"}, tensors={}, config=SimpleNamespace(experts=None)
+        )
     )
     sampling_defaults: dict[str, Any] = field(default_factory=dict)
     isa: str = "fake-isa"

@@ -3,14 +3,19 @@ from __future__ import annotations
 import inspect
 import io
 import json
+from collections.abc import Iterator
 from string import Formatter
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from dashinfer_lab import __version__, errors
 from dashinfer_lab.cache import KINDS
+from dashinfer_lab.cli.app import build
+from dashinfer_lab.cli.help_words import CHINESE_HELP
 from dashinfer_lab.cli.messages import SENTENCES, choose_language, error_text
-from dashinfer_lab.cli.width import padded, width
+from dashinfer_lab.cli.width import padded, width, wrapped
 from dashinfer_lab.config import default_language
 from dashinfer_lab.diagnostics import diagnose
 from tests.cli.conftest import FakeLLM, Shell, Typed
@@ -119,6 +124,65 @@ def test_columns_of_chinese_text_are_aligned() -> None:
     assert width("解码a") == 5
     assert padded("解码", 6) + "|" == "解码  |"
     assert padded("解码", 6, right=True) == "  解码"
+
+
+def help_texts(command: Any) -> Iterator[str]:
+    """Every help text of a command and those below it, each shown to a person."""
+    yield command.help
+    for parameter in command.params:
+        yield from [parameter.help] if getattr(parameter, "help", None) else []
+    for below in getattr(command, "commands", {}).values():
+        yield from help_texts(below)
+
+
+def test_every_help_text_has_its_chinese_and_no_more_is_there() -> None:
+    told = set(help_texts(get_command(build()))) | {"Show this message and exit."}
+
+    assert told == set(CHINESE_HELP)
+    assert all(
+        any("\u4e00" <= it <= "\u9fff" for it in chinese) for chinese in CHINESE_HELP.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "locale"),
+    [(["--help"], "zh_CN.UTF-8"), (["--lang", "zh", "--help"], "en_US.UTF-8"),
+     (["--lang=zh", "bench", "--help"], "C"), (["chat", "--help"], "zh_TW.UTF-8")],
+    ids=["locale", "option", "option with a value", "another locale"],
+)  # fmt: skip
+def test_help_in_chinese_keeps_no_english_sentence(
+    arguments: list[str], locale: str, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    ended = shell(*arguments)
+    shown = " ".join(ended.out.split())
+
+    assert ended.code == 0
+    assert "\u9009\u9879" in shown
+    assert not [text for text in CHINESE_HELP if text in shown]
+    assert max(map(width, ended.out.splitlines())) <= 80
+
+
+def test_every_word_of_the_help_is_shown(shell: Shell) -> None:
+    shown = "".join(shell("--lang", "zh", "chat", "--help").out.split())
+    for option in get_command(build()).commands["chat"].params:
+        assert "".join(CHINESE_HELP[option.help].split()) in shown
+
+
+def test_lines_break_within_chinese_text_and_before_words() -> None:
+    assert wrapped("\u89e3\u7801 a16w8 \u9884\u586b\u5145\u3002", 7) == [
+        "\u89e3\u7801", "a16w8", "\u9884\u586b", "\u5145\u3002",
+    ]  # fmt: skip
+    assert wrapped("", 8) == []
+
+
+def test_wrong_usage_is_said_in_chinese(shell: Shell) -> None:
+    ended = shell("--lang", "zh", "run")
+
+    assert ended.code == 2
+    assert ended.err.startswith("\u9519\u8bef\uff1a\u547d\u4ee4\u7528\u6cd5\u4e0d\u5bf9")
+    assert "MODEL" in ended.err
+    assert "\u9519\u8bef" not in shell("--lang", "en", "run").err
 
 
 @pytest.mark.parametrize("command", [("info",), ("list",), ("cache",), ("models",)])
