@@ -75,7 +75,9 @@ class FakeLLM:
     schedules: Any = field(default=None, init=False)
     artifact: Any = field(
         default_factory=lambda: SimpleNamespace(
-            metadata={"scheme": "a16w8:64"}, tensors={}, config=SimpleNamespace(experts=None)
+            metadata={"scheme": "a16w8:64"},
+            tensors={},
+            config=SimpleNamespace(experts=None, vocab_size=97),
         )
     )
     sampling_defaults: dict[str, Any] = field(default_factory=dict)
