@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -29,7 +29,7 @@ class LoadingState:
         return self._lock.locked()
 
     @contextmanager
-    def only(self, model: str) -> Iterator[None]:
+    def only(self, model: str) -> Generator[None]:
         """Load `model` in this block. Raises `ConfigError` while another load goes on."""
         if not self._lock.acquire(blocking=False):
             raise ConfigError(f"{model} is being loaded: wait for it")
