@@ -22,7 +22,7 @@ __all__ = ["LOGITS", "WALKS", "Calls", "Constants"]
 
 LOGITS = "logits"
 WALKS = "walks"
-"""The step array {walks wanted, walks done}: see `Program`."""
+"""The step array that lets a program walk several times: see `Program` and `advance`."""
 Constants = Mapping[str, int | str | bool]
 
 
