@@ -27,6 +27,8 @@ _OUTER_NAMES = {
 }
 _HEADS_OF: dict[str, HeadsKey] = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
 _QKV = ("attn_q", "attn_k", "attn_v")
+_EXPERT_LIMIT = 1 << 12
+_SMALLEST_EXPERT_BYTES = 128  # of less, a list of them would outgrow the file many times
 _LONG_ROPE = ("rope_factors_long", "rope_factors_short")
 
 
@@ -127,6 +129,11 @@ def _stacked(name: str, tensor: GgufTensor) -> Iterator[GgufTensor]:
     if len(tensor.shape) != 3:
         raise CheckpointError(f"{name!r} has shape {list(tensor.shape)}, expected that of experts")
     num_bytes = tensor.shape[1] * tensor.row_bytes
+    if tensor.shape[0] > _EXPERT_LIMIT or num_bytes < _SMALLEST_EXPERT_BYTES:
+        raise CheckpointError(
+            f"{name!r} holds {tensor.shape[0]} experts of {num_bytes} bytes each; at most "
+            f"{_EXPERT_LIMIT} of at least {_SMALLEST_EXPERT_BYTES} make sense"
+        )
     for expert in range(tensor.shape[0]):
         offset = tensor.offset + expert * num_bytes
         yield replace(tensor, shape=tensor.shape[1:], offset=offset, num_bytes=num_bytes)

@@ -198,6 +198,15 @@ def test_heads_that_do_not_fit_are_refused(tmp_path: Path, rows: int) -> None:
         GgufCheckpoint(write_family_gguf(damaged, tmp_path / "tiny.gguf"))
 
 
+@pytest.mark.parametrize("shape", [(5000, 8, 8), (4000, 1, 1), (3, 64)])
+def test_experts_that_make_no_sense_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    many = {"blk.0.ffn_up_exps.weight": np.zeros(shape, np.float32)}
+    write_gguf(tmp_path / "tiny.gguf", extra=many)
+
+    with pytest.raises(CheckpointError, match=r"ffn_up_exps.*(make sense|that of experts)"):
+        GgufCheckpoint(tmp_path / "tiny.gguf")
+
+
 def test_a_weight_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     def twice(tensors: dict[str, Any]) -> Any:
         yield from tensors.items()
