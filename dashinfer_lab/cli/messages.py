@@ -1,6 +1,7 @@
 """What the commands say, in English and Chinese; knows no command, and prints nothing.
 
-`--json` and the detail of an error stay English; `help_words` has the help texts.
+`--json` and the detail of an error stay English: in Chinese, its kind and what to do come before.
+`help_words` has the help texts.
 """
 
 from __future__ import annotations
@@ -283,6 +284,36 @@ _ERRORS_ZH = {
     "JitKernelsError": "无法为本机编译或运行内核",
 }
 
+_REMEDIES_ZH = {
+    "MemoryError": "请换用更小的权重格式（--weights a16w4）或更短的上下文，或关闭其他程序",
+    "OSError": "请检查路径、权限和磁盘空间",
+    "ConfigError": "请按下面的说明修改该值；--help 列出可用的选项",
+    "HubError": "请核对名称或路径；dashinfer-lab list 列出已有的模型，"
+    "内置模型 smollm2-135m 无需下载站点",
+    "HubUnreachableError": "请检查网络，或设置 MODELSCOPE_ENDPOINT、HF_ENDPOINT 指向可用的镜像；"
+    "已下载的部分会保留，内置模型 smollm2-135m 无需网络",
+    "CheckpointError": "请重新下载下面提到的文件（dashinfer-lab pull）",
+    "UnsupportedModelError": "请换用 dashinfer-lab models 列出的架构，"
+    "或该模型未量化的 safetensors 版本",
+    "ConversionError": "请检查下面提到的张量或输出目录",
+    "ArtifactError": "请重新转换该模型（dashinfer-lab convert）",
+    "TokenizerError": "请补上缺失的文件，或用 --chat-template 提供模板",
+    "RequestError": "请按下面的说明修改请求",
+    "EngineClosedError": "请重新加载模型",
+    "EngineBusyError": "请稍后重试",
+    "DeadlineError": "请放宽期限，或减少要生成的词元",
+    "NonFiniteError": "请换用 fp32 或 bf16 权重，或检查模型文件是否损坏",
+    "SamplingError": "请放宽对词元的限制",
+    "JitKernelsError": "请用 dashinfer-lab info 查看本机的指令集和版本",
+}
+"""What can be done, where the detail of an error, which follows, says it in English."""
+
+
+def _heading(name: str, chinese: str) -> str:
+    remedy = _REMEDIES_ZH.get(name)
+    return chinese if remedy is None else f"{chinese}。{remedy}"
+
+
 SENTENCES: Final[dict[str, Sentence]] = {
     **_QUICKSTART,
     **_USAGE,
@@ -297,7 +328,9 @@ SENTENCES: Final[dict[str, Sentence]] = {
     **_WORK,
     **{f"info.{name}": Sentence(name, chinese) for name, chinese in _INFO_ZH.items()},
     **{
-        f"error.{name}": Sentence("error: {message}", f"错误：{chinese}\n{{message}}")
+        f"error.{name}": Sentence(
+            "error: {message}", f"错误：{_heading(name, chinese)}\n{{message}}"
+        )
         for name, chinese in _ERRORS_ZH.items()
     },
 }
