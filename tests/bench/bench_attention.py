@@ -68,7 +68,7 @@ class Shape:
         queries, out = (aligned((num_rows, self.width), np.float32) for _ in range(2))
         queries[:] = rng.standard_normal(queries.shape)
         pages = aligned((num_pages, self.page_bytes), np.uint8, huge_pages=True)
-        pages[:] = self._page(rng)
+        pages[:] = self.page(rng)
         order = rng.permutation(num_pages) if scattered else np.arange(num_pages)
         scratch = -(-workspace_floats(self.head_dim, self.heads_per_kv) // 1024) * 1024
         workspace = aligned((pool.num_threads, scratch), np.float32)
@@ -90,7 +90,7 @@ class Shape:
             Operation(kernel.compile(pool.compiler), arguments) for kernel, arguments in kernels
         ]
 
-    def _page(self, rng: np.random.Generator) -> np.ndarray:
+    def page(self, rng: np.random.Generator) -> np.ndarray:
         """A page of 32 random tokens."""
         page = np.zeros((1, self.num_kv_heads, self.page_bytes // self.num_kv_heads), np.uint8)
         shape = (PAGE_SIZE, self.num_kv_heads, self.head_dim)
