@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from dashinfer_lab.config import ExpertConfig, ModelConfig, RopeConfig
 from dashinfer_lab.convert.container import ContainerIndex, read_index
 from dashinfer_lab.convert.staging import is_staging
-from dashinfer_lab.errors import ArtifactError
+from dashinfer_lab.errors import ArtifactError, CheckpointError
 from dashinfer_lab.graph import StoredTensor
 from dashinfer_lab.hub.ditensors import is_ditensors
+from dashinfer_lab.hub.files import confined
 
 __all__ = [
     "FORMAT_VERSION",
@@ -84,13 +85,15 @@ class Artifact:
     def open(directory: Path) -> Artifact:
         """Open the artifact in `directory` after checking it against its own header.
 
-        Raises ArtifactError for one that is damaged, incomplete or of a newer format.
+        Raises ArtifactError for one that is damaged, incomplete or of a newer format, or whose
+        files are links out of it.
         """
         weights = directory / WEIGHTS_FILE
         if is_staging(directory):
             raise ArtifactError(f"{directory} is left over from an unfinished conversion")
         if not is_artifact(directory):
             raise ArtifactError(f"{directory} does not hold {GRAPH_FILE} and {WEIGHTS_FILE}")
+        _require_inside(directory)
         with _reading(weights), weights.open("rb") as file:  # once: it may be replaced meanwhile
             index = read_index(file, weights)
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -165,6 +168,14 @@ def is_artifact(directory: Path) -> bool:
     graph, weights = directory / GRAPH_FILE, directory / WEIGHTS_FILE
     with _reading(weights):
         return graph.is_file() and weights.is_file() and not is_ditensors(weights)
+
+
+def _require_inside(directory: Path) -> None:
+    try:
+        for name in (GRAPH_FILE, WEIGHTS_FILE):
+            confined(directory, name)
+    except CheckpointError as error:
+        raise ArtifactError(str(error)) from error
 
 
 @contextmanager

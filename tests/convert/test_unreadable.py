@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,21 @@ from dashinfer_lab.tokenizer import Tokenizer
 from tests.convert.memory_checkpoint import tiny_checkpoint, tiny_config
 from tests.tokenizer.tiny_tokenizers import byte_level
 
-UNREADABLE = Path("/proc/self/mem")  # a regular file that opens, and then fails at its first byte
+
+@pytest.fixture
+def forbid(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Let nobody, root neither, read the file of a name in a directory of a name."""
+    open_path = Path.open
+
+    def forbid(directory: str, name: str) -> None:
+        def checked(path: Path, *given: Any, **named: Any) -> IO[Any]:
+            if (path.parent.name, path.name) == (directory, name):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return open_path(path, *given, **named)
+
+        monkeypatch.setattr(Path, "open", checked)
+
+    return forbid
 
 
 @pytest.fixture
@@ -28,27 +44,21 @@ def artifact(tmp_path: Path) -> Artifact:
 
 
 @pytest.mark.parametrize("name", ["model.dimodel", "model.ditensors"])
-def test_a_file_that_cannot_be_read_is_named(artifact: Artifact, name: str) -> None:
-    path = artifact.directory / name
-    path.unlink()
-    path.symlink_to(UNREADABLE)
+def test_a_file_that_cannot_be_read_is_named(
+    artifact: Artifact, forbid: Callable[[str, str], None], name: str
+) -> None:
+    forbid("model", name)
 
-    with pytest.raises(ArtifactError, match=rf"{name} cannot be read: Input/output error; allow"):
+    with pytest.raises(ArtifactError, match=rf"{name} cannot be read: Permission denied; allow"):
         Artifact.open(artifact.directory)
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "generation_config.json"])
 def test_a_forbidden_tokenizer_file_is_not_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    tmp_path: Path, forbid: Callable[[str, str], None], name: str
 ) -> None:
-    directory, read_text = byte_level(tmp_path), Path.read_text
-
-    def forbidden(path: Path, *given: str, **named: str) -> str:
-        if path.name == name:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-        return read_text(path, *given, **named)
-
-    monkeypatch.setattr(Path, "read_text", forbidden)
+    directory = byte_level(tmp_path / "tokens")
+    forbid("tokens", name)
 
     with pytest.raises(TokenizerError, match=rf"{name} cannot be read: Permission denied$"):
         Tokenizer.load(directory)
@@ -60,14 +70,12 @@ def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_be_read_does_not_hide_the_others_of_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forbid: Callable[[str, str], None]
 ) -> None:
     monkeypatch.setenv("DASHINFER_LAB_CACHE", str(tmp_path))
     for name in ("first", "second"):
         convert(tiny_checkpoint(tiny_config()), tmp_path / "conversions" / name, "a16w8")
-    weights = tmp_path / "conversions" / "first" / "model.ditensors"
-    weights.unlink()
-    weights.symlink_to(UNREADABLE)
+    forbid("first", "model.ditensors")
 
     assert [(it.name, it.source) for it in list_entries()] == [
         ("first", "damaged"),
@@ -82,6 +90,27 @@ def test_a_place_that_cannot_be_written_is_named_with_a_way_out(tmp_path: Path, 
     with pytest.raises(ConversionError, match=r"writing .* failed: .*; choose another directory"):
         convert(tiny_checkpoint(tiny_config()), tmp_path / place, "a16w8")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["model.dimodel", "model.ditensors"])
+def test_a_link_out_of_the_directory_is_refused(
+    artifact: Artifact, tmp_path: Path, name: str
+) -> None:
+    (artifact.directory / name).rename(tmp_path / name)
+    (artifact.directory / name).symlink_to(tmp_path / name)
+
+    with pytest.raises(ArtifactError, match=rf"{name} is a link to .*, outside"):
+        Artifact.open(artifact.directory)
+
+
+def test_a_snapshot_of_a_hub_may_link_to_its_blobs(artifact: Artifact, tmp_path: Path) -> None:
+    snapshot = tmp_path / "hub" / "snapshots" / "r1"
+    snapshot.mkdir(parents=True)
+    (artifact.directory).rename(tmp_path / "hub" / "blobs")
+    for path in (tmp_path / "hub" / "blobs").iterdir():
+        (snapshot / path.name).symlink_to(path)
+
+    assert Artifact.open(snapshot).config == artifact.config
 
 
 def test_a_graph_file_of_absurd_size_is_refused_unread(artifact: Artifact) -> None:
