@@ -40,6 +40,11 @@ _SIZES = {
     "expert_feed_forward_length": "moe_intermediate_size",
     "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
 }
+_EXPERT_SIZES = {
+    "moe_intermediate_size": ("ffn_gate_exps", 1),
+    "shared_expert_intermediate_size": ("ffn_gate_shexp", 0),
+}
+"""Sizes that early files do not state: the axis of a tensor that has them."""
 _BIAS_KEYS = ("attention_bias", "qkv_bias")
 
 # Keys that change the numbers, and the values under which they change nothing.
@@ -101,6 +106,10 @@ def hugging_face_config(
             config[theirs] = decimal(value)
     if "token_embd.weight" in tensors:
         config["vocab_size"] = tensors["token_embd.weight"][0]
+    for key, (stem, axis) in _EXPERT_SIZES.items():
+        shape = tensors.get(f"blk.0.{stem}.weight", ())
+        if key not in config and len(shape) > axis:
+            config[key] = shape[axis]
     if kept.with_experts and config.get("num_experts"):
         config["architectures"] = [kept.with_experts]
     config.setdefault("num_key_value_heads", config.get("num_attention_heads"))

@@ -110,6 +110,21 @@ def test_experts_are_read_from_their_slice_of_a_quantised_tensor(tmp_path: Path)
         assert checkpoint.config["architectures"] == ["MixtralForCausalLM"]
 
 
+def test_experts_of_early_files_are_as_large_as_their_tensors() -> None:
+    metadata = settings("qwen2moe", expert_count=3, expert_used_count=2)
+    tensors = {
+        "token_embd.weight": (100, 64),
+        "blk.0.ffn_gate_exps.weight": (3, 40, 64),
+        "blk.0.ffn_gate_shexp.weight": (56, 64),
+    }
+    experts = model_config(hugging_face_config(metadata, tensors)).experts
+
+    assert experts is not None
+    assert (experts.count, experts.per_token) == (3, 2)
+    assert (experts.intermediate_size, experts.shared_size) == (40, 56)
+    assert not experts.renormalise
+
+
 @pytest.mark.parametrize(("layers", "scale"), [(26, 32**-0.5), (46, 16**-0.5)])
 def test_gemma_2_of_27b_scales_scores_by_another_size(layers: int, scale: float) -> None:
     config = model_config(config_of("gemma2", block_count=layers, attention__key_length=32))
