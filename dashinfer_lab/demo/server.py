@@ -17,6 +17,7 @@ from dashinfer_lab.config import Language, default_language, notebook_proxy, sil
 from dashinfer_lab.demo.choices import offered_models
 from dashinfer_lab.demo.context import DemoContext
 from dashinfer_lab.demo.freed import give_back
+from dashinfer_lab.demo.quiet_end import quiet_end
 from dashinfer_lab.demo.shelf import Choice, Load, ModelShelf
 from dashinfer_lab.demo.texts import Texts
 from dashinfer_lab.errors import ConfigError
@@ -118,9 +119,10 @@ class Demo:
         server, self._server = self._server, None
         if server is None:
             return
-        server.should_exit = True
-        self._shelf.close()
-        self._thread.join(_SECONDS_TO_END)
+        with quiet_end():
+            server.should_exit = True
+            self._shelf.close()
+            self._thread.join(_SECONDS_TO_END)
         self._listener.close()
         if self in _served:
             _served.remove(self)

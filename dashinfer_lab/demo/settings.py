@@ -35,10 +35,16 @@ def settings_column(context: DemoContext) -> Controls:
     """Build the column; picking a model loads it."""
     import gradio as gr
 
-    say = context.say
+    say, english_only = context.say, is_english_only(context.models[0])
     with gr.Group():
         pickers = _pickers(context)
-        hint = _hint(context)
+        told = gr.HTML(say("model.english_only"), visible=english_only, elem_classes=["hint"])
+    larger = gr.Button(
+        say("model.larger", name=LARGER_MODEL),
+        visible=english_only and context.any_model,
+        size="sm",
+        elem_id="larger-model",
+    )
     panel = gr.HTML(_glance(context)(None, context.weights, None), elem_id="facts")
     with gr.Accordion(say("chat.system"), open=False, elem_id="system-prompt"):
         system = gr.Textbox(
@@ -52,7 +58,7 @@ def settings_column(context: DemoContext) -> Controls:
         )
     with gr.Accordion(say("sampling.title"), open=False, elem_id="sampling"):
         sampling = _sampling(context)
-    _events(context, pickers, [*hint, panel, *sampling[: len(SHOWN)]])
+    _events(context, pickers, [told, larger, panel, *sampling[: len(SHOWN)]])
     return Controls(*pickers, system, *sampling)
 
 
@@ -79,21 +85,6 @@ def _pickers(context: DemoContext) -> tuple[Any, Any, Any]:
         elem_id="kv-cache-dtype",
     )
     return model, weights, kv_cache_dtype
-
-
-def _hint(context: DemoContext) -> tuple[Any, Any]:
-    """What is to be known of the model, and a button that takes a larger one."""
-    import gradio as gr
-
-    say, english_only = context.say, is_english_only(context.models[0])
-    told = gr.HTML(say("model.english_only"), visible=english_only, elem_classes=["hint"])
-    larger = gr.Button(
-        say("model.larger", name=LARGER_MODEL),
-        visible=english_only and context.any_model,
-        size="sm",
-        elem_id="larger-model",
-    )
-    return told, larger
 
 
 def _sampling(context: DemoContext) -> tuple[Any, ...]:

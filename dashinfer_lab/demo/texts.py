@@ -75,7 +75,7 @@ _MODEL = {
         "smollm2-135m understands English only and is very small: expect mistakes.",
         "smollm2-135m 仅支持英文，且规模很小，回答可能有误。",
     ),
-    "model.larger": Sentence("Take {name} from ModelScope", "改用 ModelScope 的 {name}"),
+    "model.larger": Sentence("Fetch {name} instead", "下载并改用 {name}"),
 }
 
 _ANSWER = {

@@ -60,10 +60,10 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "limit.far": (
         "Far from this machine's limit: {bound} would allow {least_ms:.2f} ms a step, it takes "
-        "{ms:.2f} ms. {most} The rest goes into small operators, waits between workers, or other "
-        "programs on these cores.",
+        "{ms:.2f} ms. {most} What it takes beyond the limit are waits between workers, other "
+        "programs on these cores, or operators too small to share out.",
         "远未达到本机上限：按{bound}每步只需 {least_ms:.2f} ms，实际 {ms:.2f} ms。{most}"
-        "其余时间用于小算子、线程间等待，或被本机其他程序占用。",
+        "超出的时间是线程间等待、本机其他程序的占用，或过小而无法分摊的算子。",
     ),
     "requests": ("requests", "请求"),
     "request": ("request {number}", "请求 {number}"),

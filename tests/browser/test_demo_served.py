@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import re
 import signal
@@ -196,6 +197,21 @@ def test_pages_that_ended_leave_nothing_of_themselves_in_memory(pages: Pages) ->
     demos[-1].close()
 
     assert (served - before, alive() - before) == (1, 0)
+
+
+def test_a_page_that_ends_under_an_open_tab_prints_no_error(
+    pages: Pages, visitor: Visitor, capfd: pytest.CaptureFixture[str]
+) -> None:
+    demo = pages.serve(language="en")
+    tab = visitor.open(demo.url)
+    ask(tab, "say hello")
+    demo.close()
+    tab.page.context.close()
+    tab.problems.clear()  # the tab asks after a page that ended
+
+    said = capfd.readouterr()
+    assert said.out + said.err == ""
+    assert logging.getLogger("uvicorn.error").filters == []
 
 
 def test_a_taken_port_is_named(pages: Pages) -> None:
