@@ -21,6 +21,8 @@ HOUR = 3600.0
 class OfflineHub:
     """Serves one directory's files without a network."""
 
+    compares_hashes = True
+
     def __init__(self, source: Path) -> None:
         self.source = source
 
