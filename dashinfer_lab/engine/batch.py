@@ -133,6 +133,11 @@ class ModelRunner(Protocol):
         """
         ...
 
+    @property
+    def held_up_seconds(self) -> float:
+        """How long the interpreter kept the last step or walk waiting after it was computed."""
+        ...
+
     def hurry(self, wanted: bool) -> None:
         """Whether walks should end with the tokens at work; any thread may say so."""
         ...

@@ -157,6 +157,11 @@ class CompiledRunner:
         earlier = [[ChunkResult(token_id) for token_id in walk] for walk in drawn]
         return [*earlier, self._results(chunks, rows)]
 
+    @property
+    def held_up_seconds(self) -> float:
+        """How long the interpreter kept the last step or walk waiting after it was computed."""
+        return self._pool.held_up_seconds
+
     def hurry(self, wanted: bool) -> None:
         """Whether a walk should end with the tokens at work; any thread may say so."""
         self.inputs.walks[2] = wanted

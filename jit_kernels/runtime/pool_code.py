@@ -52,6 +52,7 @@ D = TypeVar("D", bound=DType)
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 _EVERYONE = 2**31 - 1
+_CLOCK_MONOTONIC = 1
 
 
 class Field(IntEnum):
@@ -72,6 +73,7 @@ class Field(IntEnum):
     STOPPING = 672  # i64
     STARTED = 680  # i64: threads that were created
     RAN = 688  # i64: cycles of all tasks, as the caller saw them
+    ENDED = 696  # two i64: the system's monotonic clock when the last task ended, s and ns
 
 
 CONTROL_BYTES = 768
@@ -203,6 +205,10 @@ def _run(control: Any, task: Value[I64], argument: Any, num_active: Value[I64], 
         seen.set(atomic_load(done))
     ran = _cell(control, Field.RAN, I64)
     ran[0] = ran[0] + _now() - begin
+    trace = current()
+    clock = trace.declare("clock_gettime", _I32, [_I32, PTR])
+    ended = _cell(control, Field.ENDED, I64).pointer
+    trace.builder.call(clock, [ir.Constant(_I32, _CLOCK_MONOTONIC), ended])
     restore_float_environment(saved)
 
 

@@ -63,10 +63,13 @@ class Pool:
         self.spin = spin
         self._contention = contention or (Contention(num_threads) if spin else None)
         self._cycles = (0, 0)
+        self.held_up_seconds = 0.0
+        """How long the last task's caller then waited for the interpreter's lock."""
         self._addresses = native_addresses(compiler)
         self._control = aligned(CONTROL_BYTES // 8, np.int64)
         self.control_address = int(self._control.ctypes.data)
         self._control[Field.SPIN // 8] = spin
+        self._ended = self._control[Field.ENDED // 8 :][:2]
         self._blocks = aligned((num_threads, BLOCK_WORDS), np.int64)
         self._lock = threading.Lock()
         self._process = os.getpid()
@@ -122,10 +125,12 @@ class Pool:
                 raise RuntimeFault("this pool is closed: create another")
             active = self.num_active
             self._run(self.control_address, task, argument, counters, num_counter_words, active)
+            now, (seconds, nanoseconds) = time.monotonic(), self._ended.tolist()
+            self.held_up_seconds = max(now - seconds - nanoseconds * 1e-9, 0.0)
             if self._contention is not None:
                 before, self._cycles = self._cycles, self._waited_and_ran()
                 waited, ran = (now - then for now, then in zip(self._cycles, before, strict=True))
-                self._contention.observe(waited, ran, time.monotonic())
+                self._contention.observe(waited, ran, now)
 
     def _waited_and_ran(self) -> tuple[int, int]:
         return int(self._control[Field.WAITED // 8]), int(self._control[Field.RAN // 8])

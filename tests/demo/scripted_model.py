@@ -37,6 +37,7 @@ class ScriptedRunner:
     vocab_size = 0x110000
     context_length = 16384
     max_walks = 1
+    held_up_seconds = 0.0
     prefix_key = None
 
     def __init__(self, seconds_per_step: float) -> None:

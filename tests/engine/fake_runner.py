@@ -25,6 +25,7 @@ class FakeRunner:
     """Counts what it sees; `before_step` may block or raise; `poison` is a token that makes NaN."""
 
     page_size = 4
+    held_up_seconds = 0.0
     prefix_key = PrefixKey("fake", "none", "tokens", 1.0)
 
     def __init__(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from dashinfer_lab.engine import Chunk, RequestHandle
+from dashinfer_lab.engine import Chunk, ChunkResult, RequestHandle
 from dashinfer_lab.engine.core import EngineCore
 from dashinfer_lab.engine.generation import GenerationRequest
 from dashinfer_lab.engine.options import EngineOptions
@@ -20,14 +20,32 @@ TOKEN_SECONDS = 0.006
 LONG = SamplingParams(temperature=0, max_tokens=60)
 
 
-class Machine:
-    """A core on which every token takes 6 ms."""
+class _HeldUp(FakeRunner):
+    machine: Machine
+    walking = False
 
-    def __init__(self, num_pages: int = 64) -> None:
+    def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
+        results = super().step(chunks)
+        self.machine.seconds += 0 if self.walking else self.held_up_seconds
+        return results
+
+    def walk(self, chunks: Sequence[Chunk], most: int) -> list[list[ChunkResult]]:
+        self.walking = True
+        walks = super().walk(chunks, most)
+        self.walking = False
+        self.machine.seconds += self.held_up_seconds
+        return walks
+
+
+class Machine:
+    """A core on which every token takes 6 ms, and every return from a call `held_up` seconds."""
+
+    def __init__(self, num_pages: int = 64, held_up: float = 0.0) -> None:
         self.seconds = 0.0
-        self.runner = FakeRunner(
+        self.runner = _HeldUp(
             max_walks=64, num_pages=num_pages, context_length=200, before_step=self.pass_time
         )
+        self.runner.machine, self.runner.held_up_seconds = self, held_up
         self.core = EngineCore(self.runner, EngineOptions(), lambda: self.seconds)
 
     def pass_time(self, chunks: Sequence[Chunk]) -> None:
@@ -66,6 +84,23 @@ def test_one_reader_is_enough_to_keep_calls_short() -> None:
 
 def test_what_a_text_or_a_run_of_ids_may_end_is_looked_at_often() -> None:
     assert Machine().tokens_a_call(unread(stop_words_ids=[[5, 6]])) == 4
+
+
+def test_beside_a_busy_thread_calls_are_longer_than_their_wait_for_the_interpreter() -> None:
+    machine = Machine(held_up=0.005)
+    machine.core.add(generation(0, [1, 2, 3], 100))
+    counts: list[int] = []
+    while machine.core.has_work and len(counts) < 12:
+        machine.runner.batches.clear()
+        machine.core.step()
+        counts.append(len(machine.runner.batches))
+
+    assert counts[:2] == [1, 4]  # what one wait says may be chance
+    assert max(counts) == 7  # 42 ms of tokens for 5 ms of waiting
+
+
+def test_however_long_the_wait_readers_get_tokens_every_50_ms() -> None:
+    assert Machine(held_up=0.5).tokens_a_call(generation(0, [1, 2, 3], 100)) == 8
 
 
 def test_a_watcher_of_steps_sees_them_often() -> None:

@@ -32,6 +32,7 @@ class Machine:
     vocab_size = 97
     context_length = 8192
     max_walks = 1
+    held_up_seconds = 0.0
 
     def __init__(self) -> None:
         self.seconds = 0.0

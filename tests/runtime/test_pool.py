@@ -5,6 +5,7 @@ import os
 import platform
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,16 @@ def wait_until_os_threads_are(expected: int) -> None:
     # A joined thread may stay listed for a moment; pytest's timeout ends a wait in vain.
     while num_os_threads() != expected:
         os.sched_yield()
+
+
+def test_a_pool_knows_how_long_its_caller_was_held_up_after_a_task(pool: Pool) -> None:
+    visits = np.zeros(3, np.int64)
+    assert pool.held_up_seconds == 0
+    for _ in range(5):
+        begin = time.monotonic()
+        run(pool, compiled(count_visits), visits)
+
+        assert 0 < pool.held_up_seconds < time.monotonic() - begin
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 7])
