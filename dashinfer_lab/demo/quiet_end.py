@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from asyncio import CancelledError
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 __all__ = ["quiet_end"]
 
 
 @contextmanager
-def quiet_end() -> Iterator[None]:
+def quiet_end() -> Generator[None]:
     """End the page in this block: an open tab holds a stream, whose end is no error."""
     logger = logging.getLogger("uvicorn.error")
     logger.addFilter(_is_worth_telling)
