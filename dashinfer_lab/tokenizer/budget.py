@@ -16,7 +16,8 @@ __all__ = ["Budget", "BudgetExceededError"]
 _STEP = 64
 _CALL = 512
 _WORK_LIMIT = 32 << 20
-_WORK_PER_CHARACTER = 256
+_WORK_PER_CHARACTER = 64  # of 70 templates of the wild, none does more than 25
+_WORK_PER_TEXT = 16 << 10  # some look through all turns at every turn
 _SECONDS_LIMIT = 10.0
 _SIZE_LIMIT = 16 << 20
 _PLACE = 8
@@ -33,10 +34,12 @@ class BudgetExceededError(Exception):
 
 
 class Budget:
-    """Counts the work of rendering a chat of `num_characters`."""
+    """Counts the work of rendering a chat of `num_characters` in `num_texts`."""
 
-    def __init__(self, num_characters: int = 0, clock: Callable[[], float] = monotonic) -> None:
-        self._left = _WORK_LIMIT + _WORK_PER_CHARACTER * num_characters
+    def __init__(
+        self, num_characters: int = 0, num_texts: int = 0, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._left = _WORK_LIMIT + _WORK_PER_CHARACTER * num_characters + _WORK_PER_TEXT * num_texts
         self._clock = clock
         self._end_seconds = clock() + _SECONDS_LIMIT
 

@@ -69,7 +69,7 @@ class ChatTemplate:
 
     def _rendered(self, messages: Sequence[object], variables: Mapping[str, object]) -> str:
         texts = (*texts_of(messages), *texts_of(variables))
-        token = BUDGET.set(Budget(sum(map(len, texts))))
+        token = BUDGET.set(Budget(sum(map(len, texts)), len(texts)))
         try:
             return self._template.render({**variables, "messages": messages})
         except RequestError:

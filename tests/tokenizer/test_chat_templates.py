@@ -150,6 +150,19 @@ def test_all_but_those_named_render_a_plain_chat_whole(llama_cpp: Path) -> None:
     assert failed == set(ALONE)
 
 
+def test_chats_of_many_turns_and_of_long_texts_are_within_the_budget(llama_cpp: Path) -> None:
+    long = [turn | {"content": turn["content"] + "word " * 20_000} for turn in CALLED]
+    stopped: list[str] = []
+    for path in sorted((llama_cpp / "models" / "templates").glob("*.jinja")):
+        for messages in (CALLED * 40, long):
+            try:
+                ours(path.read_text(encoding="utf-8"), {"messages": messages})
+            except DashInferLabError as error:  # some refuse such a chat in their own words
+                stopped += [path.name] if "BudgetExceeded" in str(error) else []
+
+    assert stopped == []
+
+
 def texts(row: Sequence[Value]) -> list[str]:
     return [it if isinstance(it, str) else "" for it in row]
 
