@@ -93,7 +93,8 @@ for _ in range(4):
     if not child:
         code = 1
         try:
-            print(converted(Path(sys.argv[1]), "a16w8"), flush=True)
+            line = f"{converted(Path(sys.argv[1]), 'a16w8')}\\n"
+            os.write(1, line.encode())  # at once, where print may write the end apart
             code = 0
         finally:
             os._exit(code)
