@@ -82,12 +82,13 @@ def test_a_last_group_of_any_length_gives_the_reference_bits(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", EVERY_FORM)
-def test_every_number_of_rows_to_2048_gives_the_bits_of_the_whole(
+def test_any_number_of_rows_to_2048_gives_the_bits_of_the_whole(
     compiled: Compiler, kind: str
 ) -> None:
     whole = random_linear(kind, 2048, k=70, n=20, bias=True, residual=True)
     expected = whole.expected()
-    for rows in range(1, 2049):
+    # Beyond 130, steps of 13 meet every rest of strips of 2 to 8 rows, and every number of blocks.
+    for rows in (*range(1, 131), *range(131, 2048, 13), 2047, 2048):
         actual = run(whole.take(slice(0, rows)), compiled, num_workers=1 + rows % 3)
 
         assert same_bits(actual, expected[:rows])
