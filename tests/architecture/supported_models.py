@@ -19,6 +19,7 @@ HEADINGS: Final = {
     "README.md": ("`model_type`", "architecture", "described in"),
     "README_CN.md": ("`model_type`", "架构", "出处"),
 }
+_PROOFS: Final = "tests/model/test_support.py"
 
 
 def _models(heading: tuple[str, ...]) -> str:
@@ -31,13 +32,18 @@ def _models(heading: tuple[str, ...]) -> str:
 
 
 def _formats(heading: tuple[str, ...]) -> str:
-    """One row a model and one column a format: what stands in brackets in the ids of its tests."""
+    """One row a model and one column a format: a tick whose title the ids of its tests begin with.
+
+    That is what stands in their brackets, before the instruction set.
+    """
     proven = {(cell.model_type, cell.format) for cell in supported_cells()}
     rows = [
         (
             f"`{each.model_type}`",
             *(
-                f"`{each.model_type}-{name}`" if (each.model_type, name) in proven else ""
+                f'[✓]({_PROOFS} "{each.model_type}-{name}")'
+                if (each.model_type, name) in proven
+                else ""
                 for name in FORMATS
             ),
         )
