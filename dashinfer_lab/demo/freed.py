@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
+
+from jit_kernels.runtime.buffers import give_back_freed
 
 __all__ = ["give_back"]
 
@@ -21,6 +22,4 @@ def give_back() -> None:
         if forget is not None:
             forget()
     gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # other C libraries have none
-    if trim is not None:
-        trim(0)
+    give_back_freed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 from contextlib import suppress
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["aligned", "give_back", "prefer_huge_pages"]
+__all__ = ["aligned", "give_back", "give_back_freed", "prefer_huge_pages"]
 
 _HUGE_PAGE_BYTES = 2 << 20
 
@@ -70,3 +71,10 @@ def _mapping(array: np.ndarray[Any, Any]) -> mmap.mmap | None:
     while isinstance(owner, np.ndarray):
         owner = owner.base
     return owner if isinstance(owner, mmap.mmap) else None
+
+
+def give_back_freed() -> None:
+    """Return to the system what threads have freed and the C library keeps, where it can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others have none
+    if trim is not None:
+        trim(0)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import ctypes
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jit_kernels.runtime import aligned
-from jit_kernels.runtime.buffers import give_back, prefer_huge_pages
+from jit_kernels.runtime.buffers import give_back, give_back_freed, prefer_huge_pages
 
 
 @pytest.mark.parametrize("shape", [0, 1, 7, 1003, (3, 5), (0, 4), (2, 3, 1003)])
@@ -65,6 +66,18 @@ def test_a_buffer_that_is_still_held_can_be_given_back() -> None:
     assert held - freed > 192 * 1024
     assert not array[: 4 * mib].any()
     give_back(np.ones(3))  # of other memory: nothing happens
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
+def test_what_the_c_library_keeps_of_freed_memory_can_be_given_back() -> None:
+    blocks = [np.ones(60_000, np.uint8) for _ in range(2000)]
+    pin = np.ones(60_000, np.uint8)  # behind them, so that they are no end to be cut off
+    del blocks
+    held = resident_kib()
+    give_back_freed()
+
+    assert held - resident_kib() > 64 * 1024
+    assert pin.all()
 
 
 def huge_kib() -> int:
