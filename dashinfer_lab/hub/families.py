@@ -90,6 +90,7 @@ FAMILIES = (
         "phi3", "Phi3ForCausalLM", context_length=4096, norm_eps=1e-5, window="always",
     ),
     Family("internlm2", "InternLM2ForCausalLM", bias_key="bias"),
+    Family("olmo2", "Olmo2ForCausalLM", norm_eps=1e-5, bias_key="attention_bias"),
     Family(
         "qwen3", "Qwen3ForCausalLM", ("Qwen_v30",),
         context_length=32768, head_dim=128, bias_key="attention_bias", window="switch",

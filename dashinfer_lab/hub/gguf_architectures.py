@@ -47,6 +47,10 @@ _GEMMA: Final = {
     "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
+_OLMO2: Final = {
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
 _FUSED_GATE: Final = {"ffn_up": "mlp.gate_up_proj"}
 _GLM4: Final = {
     **_FUSED_GATE,
@@ -100,6 +104,8 @@ ARCHITECTURES: Final[Mapping[str, GgufArchitecture]] = {
     # ChatGLM 2, 3 and GLM 4 are one decoder; `gguf_weights` takes their attn_qkv apart.
     "chatglm": GgufArchitecture("GlmForCausalLM", _FUSED_GATE),
     "glm4": GgufArchitecture("Glm4ForCausalLM", _GLM4),
+    # OLMo 3 goes by this name, too: its window, of which config.json has no more, is refused.
+    "olmo2": GgufArchitecture("Olmo2ForCausalLM", _OLMO2),
     # Its wqkv was taken apart and paired as Llama's: what is left is Llama's decoder.
     "internlm2": GgufArchitecture("LlamaForCausalLM", pairs_heads=True),
     "baichuan": GgufArchitecture("BaichuanForCausalLM", _BAICHUAN, pairs_heads=True),

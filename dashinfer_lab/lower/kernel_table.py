@@ -31,7 +31,7 @@ def kernel_table() -> dict[str, Kernel]:
     from jit_kernels.kernels.linear_u8 import linear_u8
     from jit_kernels.kernels.norm_rope_append import norm_rope_append
     from jit_kernels.kernels.prepare import prepare
-    from jit_kernels.kernels.rmsnorm import rmsnorm_prepare
+    from jit_kernels.kernels.rmsnorm import rmsnorm, rmsnorm_prepare
     from jit_kernels.kernels.rmsnorm_add import rmsnorm_add
     from jit_kernels.kernels.rope_append import rope_append
     from jit_kernels.kernels.route import group_rows, route
@@ -57,6 +57,7 @@ def kernel_table() -> dict[str, Kernel]:
         linear_u8,
         norm_rope_append,
         prepare,
+        rmsnorm,
         rmsnorm_add,
         rmsnorm_prepare,
         rope_append,

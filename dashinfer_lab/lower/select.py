@@ -74,7 +74,9 @@ class _Selector:
         if op.kind in _PREPARED_BY_THEIR_READERS:
             readers = consumers(self._ops, op.outputs[0])
             others = [reader.kind for reader in readers if not _prepares(reader, op.outputs[0])]
-            if others:
+            if op.kind == "rmsnorm" and others == ["rope_append"] and len(readers) == 1:
+                self._norm_in_place(op)
+            elif others:
                 raise UnsupportedModelError(f"{op.name}: {op.kind} read by {others[0]}")
         elif op.kind == "embedding":
             self._embedding(op)
@@ -193,6 +195,24 @@ class _Selector:
             "cap": op["softcap"],
         }
         self._calls.add("softcap", {}, operands, f"{op.name}.softcap", None, rows="num_logit_rows")
+
+    def _norm_in_place(self, op: Op) -> None:
+        """Queries or keys, all heads together: they stay beside the values."""
+        if len(consumers(self._ops, op.inputs[0])) > 1:
+            raise UnsupportedModelError(f"{op.name}: what it normalises is read elsewhere")
+        view = self._calls.views[op.outputs[0]]
+        place = self._calls.place(view)
+        operands: dict[str, Operand] = {
+            "x": place,
+            "x_stride": view.stride,
+            "weight": TensorOperand((op["weight"],)),
+            "eps": op["eps"],
+            "n": view.width,
+            "out": place,
+            "out_stride": view.stride,
+        }
+        here = (view.buffer,)
+        self._calls.add("rmsnorm", {}, operands, op.name, op.layer, reads=here, writes=here)
 
     def _norm_add(self, op: Op) -> None:
         x, residual = (self._calls.views[value] for value in op.inputs)

@@ -56,9 +56,13 @@ def value_widths(ops: Sequence[Op]) -> dict[str, int]:
 def assign_views(ops: Sequence[Op], widths: Mapping[str, int]) -> dict[str, View]:
     """A view for every value that is written as float rows."""
     views: dict[str, View] = {}
+    normed = {op.outputs[0]: op.inputs[0] for op in ops if op.kind == "rmsnorm"}
     for op in ops:
         if op.kind in ("rope_append", *GATED_UNITS.values()):
-            views.update(_side_by_side(op.inputs, widths))
+            made = [normed.get(value, value) for value in op.inputs]
+            views.update(_side_by_side(made, widths))
+            # Queries and keys that are normalised whole stay where they were made.
+            views |= {value: views[it] for value, it in zip(op.inputs, made, strict=True)}
     for op in ops:
         if op.kind in ("rmsnorm", *GATED_UNITS.values()):
             continue  # written as prepared activations only

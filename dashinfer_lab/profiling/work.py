@@ -179,6 +179,11 @@ def _norm(op: ProfiledOp, step: StepShape) -> Work:
     return _rows_in(op, step) + Work(op.number("n") * _FLOAT, flops=4 * elements)
 
 
+def _norm_in_rows(op: ProfiledOp, step: StepShape) -> Work:
+    """norm(x), written as rows again."""
+    return _norm(op, step) + _rows_in(op, step)
+
+
 def _norm_add(op: ProfiledOp, step: StepShape) -> Work:
     """residual + norm(x), of rows [R, n]: the residual read, the sum written."""
     elements = step.rows(op.rows) * op.number("n")
@@ -287,6 +292,7 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "group_rows": (_group_rows,),
     "combine_experts": (_combine,),
     "rmsnorm_prepare": (_norm, _prepared),
+    "rmsnorm": (_norm_in_rows,),
     "rmsnorm_add": (_norm_add,),
     "swiglu_prepare": (_swiglu, _prepared),
     "geglu_prepare": (_geglu, _prepared),

@@ -148,6 +148,7 @@ GGUF_CASES = (
     GgufCase(case_of("glm"), MODEL_ARCH.CHATGLM),
     GgufCase(case_of("chatglm"), MODEL_ARCH.CHATGLM, _unprefixed),
     GgufCase(case_of("glm4, tied"), MODEL_ARCH.GLM4),
+    GgufCase(case_of("olmo2"), MODEL_ARCH.OLMO2),
     GgufCase(case_of("internlm2"), MODEL_ARCH.INTERNLM2, _internlm2),
     GgufCase(case_of("internlm2 with biases"), MODEL_ARCH.INTERNLM2, _internlm2),
 )  # fmt: skip

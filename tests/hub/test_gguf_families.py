@@ -171,6 +171,7 @@ def test_a_window_of_0_is_none() -> None:
         ("qwen2moe", {"expert_count": "many"}, "num_experts"),
         ("phi3", {"rope__dimension_count": 12}, "partial_rotary_factor 0.75"),
         ("llama", {"attention__sliding_window": 4096}, "sliding_window 4096"),
+        ("olmo2", {"attention__sliding_window": 4096}, "sliding_window 4096"),  # OLMo 3
         ("llama", {"logit_scale": 0.0625}, "llama.logit_scale 0.0625"),
         ("llama", {"attention__causal": False}, "llama.attention.causal False"),
         ("qwen3moe", {"expert_gating_func": 2}, "qwen3moe.expert_gating_func 2"),

@@ -28,6 +28,20 @@ from tests.model.case_sizes import (
     VOCAB,
 )
 from tests.model.expert_cases import QWEN_PARTS, expert_tensors, stacked_expert_tensors
+from tests.model.layer_shapes import (
+    ALL_BIASES,
+    ATTENTION,
+    GEMMA_NORMS,
+    GLM,
+    INTERNLM2,
+    LAYER,
+    OLMO2,
+    PHI3,
+    POST_NORMS,
+    QK_NORMS,
+    QKV_BIASES,
+    SHARED_EXPERT,
+)
 from tests.model.original_layouts import (
     BAICHUAN_CONFIG,
     BAICHUAN_LAYER,
@@ -59,66 +73,6 @@ _SIZES: dict[str, object] = {
     "eos_token_id": 2,
     "pad_token_id": 0,
 }
-_LAYER: dict[str, tuple[int, ...]] = {
-    "input_layernorm.weight": (HIDDEN,),
-    "self_attn.q_proj.weight": (Q_WIDTH, HIDDEN),
-    "self_attn.k_proj.weight": (KV_WIDTH, HIDDEN),
-    "self_attn.v_proj.weight": (KV_WIDTH, HIDDEN),
-    "self_attn.o_proj.weight": (HIDDEN, Q_WIDTH),
-    "post_attention_layernorm.weight": (HIDDEN,),
-    "mlp.gate_proj.weight": (INNER, HIDDEN),
-    "mlp.up_proj.weight": (INNER, HIDDEN),
-    "mlp.down_proj.weight": (HIDDEN, INNER),
-}
-_ATTENTION = {name: shape for name, shape in _LAYER.items() if "mlp" not in name}
-_SHARED_EXPERT = {
-    "mlp.shared_expert.gate_proj.weight": (83, HIDDEN),
-    "mlp.shared_expert.up_proj.weight": (83, HIDDEN),
-    "mlp.shared_expert.down_proj.weight": (HIDDEN, 83),
-    "mlp.shared_expert_gate.weight": (1, HIDDEN),
-}
-_QKV_BIASES = {
-    "self_attn.q_proj.bias": (Q_WIDTH,),
-    "self_attn.k_proj.bias": (KV_WIDTH,),
-    "self_attn.v_proj.bias": (KV_WIDTH,),
-}
-_QK_NORMS = {"self_attn.q_norm.weight": (HEAD_DIM,), "self_attn.k_norm.weight": (HEAD_DIM,)}
-_ALL_BIASES = _QKV_BIASES | {"self_attn.o_proj.bias": (HIDDEN,)}
-_PHI3 = {
-    "input_layernorm.weight": (HIDDEN,),
-    "self_attn.qkv_proj.weight": (Q_WIDTH + 2 * KV_WIDTH, HIDDEN),
-    "self_attn.o_proj.weight": (HIDDEN, Q_WIDTH),
-    "post_attention_layernorm.weight": (HIDDEN,),
-    "mlp.gate_up_proj.weight": (2 * INNER, HIDDEN),
-    "mlp.down_proj.weight": (HIDDEN, INNER),
-}
-_GLM = {
-    "input_layernorm.weight": (HIDDEN,),
-    "self_attn.q_proj.weight": (Q_WIDTH, HIDDEN),
-    "self_attn.k_proj.weight": (KV_WIDTH, HIDDEN),
-    "self_attn.v_proj.weight": (KV_WIDTH, HIDDEN),
-    "self_attn.o_proj.weight": (HIDDEN, Q_WIDTH),
-    "post_attention_layernorm.weight": (HIDDEN,),
-    "mlp.gate_up_proj.weight": (2 * INNER, HIDDEN),
-    "mlp.down_proj.weight": (HIDDEN, INNER),
-}
-_POST_NORMS = {
-    "post_self_attn_layernorm.weight": (HIDDEN,), "post_mlp_layernorm.weight": (HIDDEN,)
-}  # fmt: skip
-_INTERNLM2 = {
-    "attention_norm.weight": (HIDDEN,),
-    "attention.wqkv.weight": (Q_WIDTH + 2 * KV_WIDTH, HIDDEN),
-    "attention.wo.weight": (HIDDEN, Q_WIDTH),
-    "ffn_norm.weight": (HIDDEN,),
-    "feed_forward.w1.weight": (INNER, HIDDEN),
-    "feed_forward.w3.weight": (INNER, HIDDEN),
-    "feed_forward.w2.weight": (HIDDEN, INNER),
-}
-
-
-_GEMMA_NORMS = {
-    "pre_feedforward_layernorm.weight": (HIDDEN,), "post_feedforward_layernorm.weight": (HIDDEN,)
-}  # fmt: skip
 
 
 class OuterNames(NamedTuple):
@@ -147,7 +101,7 @@ class FamilyCase:
 
     name: str
     config: Mapping[str, object]
-    layer: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: _LAYER)
+    layer: Mapping[str, tuple[int, ...]] = field(default_factory=lambda: LAYER)
     outer: OuterNames = _LLAMA_NAMES
     common: bool = True
     """Whether the common sizes are part of config.json."""
@@ -222,7 +176,7 @@ CASES = (
             "Qwen2ForCausalLM", "qwen2", use_sliding_window=False, sliding_window=32,
             max_window_layers=1, rope_theta=1e6,
         ),
-        _LAYER | _QKV_BIASES,
+        LAYER | QKV_BIASES,
     ),
     FamilyCase(
         "qwen2 tied, spelled as transformers 5 does",
@@ -230,7 +184,7 @@ CASES = (
             "Qwen2ForCausalLM", "qwen2", tie_word_embeddings=True, rope_theta=None,
             rope_parameters={"rope_type": "default", "rope_theta": 500.0}, dtype="float32",
         ),
-        _LAYER | _QKV_BIASES,
+        LAYER | QKV_BIASES,
     ),
     FamilyCase(
         "qwen2 within a window from layer 1 on",
@@ -238,26 +192,26 @@ CASES = (
             "Qwen2ForCausalLM", "qwen2", use_sliding_window=True, sliding_window=37,
             max_window_layers=1,
         ),
-        _LAYER | _QKV_BIASES,
+        LAYER | QKV_BIASES,
     ),
-    FamilyCase("qwen3", _named("Qwen3ForCausalLM", "qwen3", rope_theta=1e6), _LAYER | _QK_NORMS),
+    FamilyCase("qwen3", _named("Qwen3ForCausalLM", "qwen3", rope_theta=1e6), LAYER | QK_NORMS),
     FamilyCase(
         "qwen3 with biases, tied",
         _named(
             "Qwen3ForCausalLM", "qwen3", attention_bias=True, tie_word_embeddings=True,
             use_sliding_window=True, sliding_window=256, max_window_layers=0,
         ),
-        _LAYER | _QK_NORMS | _ALL_BIASES,
+        LAYER | QK_NORMS | ALL_BIASES,
     ),
-    FamilyCase("mistral", _named("MistralForCausalLM", "mistral", sliding_window=None), _LAYER),
+    FamilyCase("mistral", _named("MistralForCausalLM", "mistral", sliding_window=None), LAYER),
     FamilyCase(
         "mistral within a window", _named("MistralForCausalLM", "mistral", sliding_window=19)
     ),
     FamilyCase(
-        "phi3", _named("Phi3ForCausalLM", "phi3", sliding_window=256), _PHI3
+        "phi3", _named("Phi3ForCausalLM", "phi3", sliding_window=256), PHI3
     ),
     FamilyCase(
-        "internlm2", _named("InternLM2ForCausalLM", "internlm2", bias=False), _INTERNLM2,
+        "internlm2", _named("InternLM2ForCausalLM", "internlm2", bias=False), INTERNLM2,
         INTERNLM2_NAMES,
     ),
     FamilyCase(
@@ -266,11 +220,20 @@ CASES = (
             "InternLM2ForCausalLM", "internlm2", bias=True,
             rope_scaling={"type": "dynamic", "factor": 2.0},
         ),
-        _INTERNLM2
+        INTERNLM2
         | {"attention.wqkv.bias": (Q_WIDTH + 2 * KV_WIDTH,), "attention.wo.bias": (HIDDEN,)},
         INTERNLM2_NAMES,
     ),
-    FamilyCase("glm", _named("GlmForCausalLM", "glm"), _GLM | _QKV_BIASES),
+    FamilyCase("olmo2", _named("Olmo2ForCausalLM", "olmo2"), OLMO2),
+    FamilyCase(
+        "olmo2 with biases, tied",
+        _named(
+            "Olmo2ForCausalLM", "olmo2", attention_bias=True, tie_word_embeddings=True,
+            rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 5e5},
+        ),
+        OLMO2 | ALL_BIASES,
+    ),
+    FamilyCase("glm", _named("GlmForCausalLM", "glm"), GLM | QKV_BIASES),
     FamilyCase(
         "glm4, tied",
         _named(
@@ -279,7 +242,7 @@ CASES = (
                 "rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.75
             },
         ),
-        _GLM | _POST_NORMS,
+        GLM | POST_NORMS,
     ),
     FamilyCase(
         "gemma2",
@@ -287,7 +250,7 @@ CASES = (
             "Gemma2ForCausalLM", "gemma2", hidden_act=None, tie_word_embeddings=True,
             sliding_window=45, query_pre_attn_scalar=24,
         ),
-        _LAYER | _GEMMA_NORMS,
+        LAYER | GEMMA_NORMS,
     ),
     FamilyCase(
         "gemma2 without bounds",
@@ -298,7 +261,7 @@ CASES = (
             final_logit_softcapping=None,
             rope_parameters={"rope_type": "default", "rope_theta": 500.0},
         ),
-        _LAYER | _ALL_BIASES | _GEMMA_NORMS,
+        LAYER | ALL_BIASES | GEMMA_NORMS,
     ),
     FamilyCase(
         "gemma3",
@@ -308,7 +271,7 @@ CASES = (
             rope_theta=1e5, rope_local_base_freq=300.0,
             rope_scaling={"rope_type": "linear", "factor": 2.5},
         ),
-        _LAYER | _QK_NORMS | _GEMMA_NORMS,
+        LAYER | QK_NORMS | GEMMA_NORMS,
     ),
     FamilyCase(
         "gemma3 spelled as transformers 5 does",
@@ -321,7 +284,7 @@ CASES = (
                 "sliding_attention": {"rope_type": "default", "rope_theta": 90.0},
             },
         ),
-        _LAYER | _QK_NORMS | _GEMMA_NORMS,
+        LAYER | QK_NORMS | GEMMA_NORMS,
     ),
     FamilyCase(
         "baichuan 7B",
@@ -351,7 +314,7 @@ CASES = (
             "MixtralForCausalLM", "mixtral", num_local_experts=5, num_experts_per_tok=2,
             sliding_window=None,
         ),
-        _ATTENTION | expert_tensors("block_sparse_moe", 5, HIDDEN, INNER, ("w1", "w3", "w2")),
+        ATTENTION | expert_tensors("block_sparse_moe", 5, HIDDEN, INNER, ("w1", "w3", "w2")),
     ),
     FamilyCase(
         "qwen2_moe",
@@ -360,8 +323,8 @@ CASES = (
             num_experts_per_tok=3, moe_intermediate_size=51, shared_expert_intermediate_size=83,
             use_sliding_window=False, sliding_window=32, max_window_layers=1,
         ),
-        _LAYER | _QKV_BIASES,
-        last=_ATTENTION | _QKV_BIASES | _SHARED_EXPERT
+        LAYER | QKV_BIASES,
+        last=ATTENTION | QKV_BIASES | SHARED_EXPERT
         | expert_tensors("mlp", 7, HIDDEN, 51, QWEN_PARTS),
     ),
     FamilyCase(
@@ -370,8 +333,8 @@ CASES = (
             "Qwen3MoeForCausalLM", "qwen3_moe", mlp_only_layers=[1], num_experts=9,
             num_experts_per_tok=4, moe_intermediate_size=67, norm_topk_prob=True, rope_theta=1e6,
         ),
-        _ATTENTION | _QK_NORMS | expert_tensors("mlp", 9, HIDDEN, 67, QWEN_PARTS),
-        last=_LAYER | _QK_NORMS,
+        ATTENTION | QK_NORMS | expert_tensors("mlp", 9, HIDDEN, 67, QWEN_PARTS),
+        last=LAYER | QK_NORMS,
     ),
     FamilyCase(
         "qwen3_moe, spelled as transformers 5 does",
@@ -380,7 +343,7 @@ CASES = (
             moe_intermediate_size=32, norm_topk_prob=False, tie_word_embeddings=True,
             rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 500.0},
         ),
-        _ATTENTION | _QK_NORMS | stacked_expert_tensors("mlp", 17, HIDDEN, 32),
+        ATTENTION | QK_NORMS | stacked_expert_tensors("mlp", 17, HIDDEN, 32),
     ),
     FamilyCase("llama, linear", _rope(type="linear", factor=2.5)),
     FamilyCase("llama, dynamic", _rope(type="dynamic", factor=4.0)),
