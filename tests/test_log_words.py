@@ -39,6 +39,7 @@ def test_every_warning_has_its_chinese_with_the_same_placeholders() -> None:
 
 def busy(caplog: pytest.LogCaptureFixture) -> str:
     caplog.clear()
+    Contention.told = False
     contention = Contention(4)
     with caplog.at_level(logging.WARNING):
         contention.observe(0, 0, 1.0)

@@ -12,7 +12,7 @@ last one, are then faster than all.
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import ClassVar, Final
 
 __all__ = ["Contention"]
 
@@ -25,7 +25,12 @@ _FORGIVEN_AFTER: Final = 5  # times the hold
 
 
 class Contention:
-    """Watches runs and says how many of `num_workers` the next one should use."""
+    """Watches runs and says how many of `num_workers` the next one should use.
+
+    That they are fewer is told once a process, whichever pool meets it first.
+    """
+
+    told: ClassVar[bool] = False
 
     def __init__(self, num_workers: int) -> None:
         self.num_active = num_workers
@@ -35,7 +40,6 @@ class Contention:
         self._hold_seconds = _FIRST_HOLD_SECONDS
         self._changed_seconds = 0.0
         self._restored = False
-        self._told = False
 
     def observe(self, waiting: int, running: int, now_seconds: float) -> None:
         """Take in a run: its cycles, and those that workers waited for one that did not run."""
@@ -67,8 +71,8 @@ class Contention:
             self._restored = False
         self.num_active = max(1, self.num_active // 2)
         self._changed_seconds = now_seconds
-        if not self._told:
-            self._told = True
+        if not Contention.told:
+            Contention.told = True
             _log.warning(
                 "other programs keep the processors busy: %d of %d threads are used while that "
                 "lasts; results do not change, speed does",

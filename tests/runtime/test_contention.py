@@ -69,9 +69,13 @@ def test_long_quiet_forgives() -> None:
     assert observe(contention, (BUSY, 9.1), (QUIET, 9.32)) == [1, 2]
 
 
-def test_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_said_once_a_process(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Contention, "told", False)
     with caplog.at_level(logging.WARNING):
-        observe(Contention(4), *[(BUSY, float(i)) for i in range(1, 6)])
+        for _ in range(2):
+            observe(Contention(4), *[(BUSY, float(i)) for i in range(1, 6)])
 
     assert [record.message[:39] for record in caplog.records] == [
         "other programs keep the processors busy"
