@@ -17,7 +17,7 @@ from dashinfer_lab.cli.interruption import Interruption
 from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.messages import text
 from dashinfer_lab.cli.options import AsJson, ChatTemplate, KvCacheDtype, Model, Threads, Weights
-from dashinfer_lab.cli.output import print_error, print_json, remark
+from dashinfer_lab.cli.output import print_error, print_json, remark, warnings_after
 from dashinfer_lab.errors import NonFiniteError, RequestError
 from dashinfer_lab.tokenizer import SystemMessageWarning
 
@@ -93,7 +93,7 @@ def _answer(
 ) -> dict[str, object]:
     """Answer `message`; the conversation keeps what was emitted, and nothing after an error."""
     emitted: list[str] = []
-    with Interruption() as interruption:
+    with warnings_after(), Interruption() as interruption:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", SystemMessageWarning)
             handle = llm.submit(conversation.with_message(message), params)
@@ -104,10 +104,11 @@ def _answer(
             emitted.append(event.text)
             if echo:
                 print(event.text, end="", flush=True)
+        if echo:
+            print(flush=True)
     answer, figures = "".join(emitted), Figures.of(handle.metrics)
     conversation.keep(message, answer)
     if echo:
-        print(flush=True)
         stopped = [text("chat.stopped")] if interruption.asked else []
         remark(" · ".join([*stopped, str(figures)]))
     finish = {"finish_reason": handle.finish_reason}

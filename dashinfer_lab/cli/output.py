@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from dashinfer_lab.cli.messages import error_text
 from dashinfer_lab.cli.width import padded, width
 
-__all__ = ["one_line", "print_error", "print_json", "print_rows", "printable", "remark"]
+__all__ = [
+    "one_line",
+    "print_error",
+    "print_json",
+    "print_rows",
+    "printable",
+    "remark",
+    "warnings_after",
+]
 
 
 def print_json(result: Mapping[str, object]) -> None:
@@ -27,6 +36,31 @@ def remark(text: str) -> None:
     """Tell the person at the terminal, on stderr; that nobody can hear it ends no work."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def warnings_after() -> Iterator[None]:
+    """Keep the log's warnings until a line that streams to stdout has ended; then say them."""
+    kept = _Kept(logging.WARNING)
+    root = logging.getLogger()
+    root.addHandler(kept)
+    try:
+        yield
+    finally:
+        root.removeHandler(kept)
+        for words in kept.words:
+            remark(words)
+
+
+class _Kept(logging.Handler):
+    """Collects what is said."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.words: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.words.append(record.getMessage())
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:

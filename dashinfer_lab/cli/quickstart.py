@@ -13,7 +13,7 @@ from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.messages import language, text
 from dashinfer_lab.cli.next_steps import command_name, next_steps
 from dashinfer_lab.cli.options import AsJson, Threads, Weights
-from dashinfer_lab.cli.output import print_json, remark
+from dashinfer_lab.cli.output import print_json, remark, warnings_after
 from dashinfer_lab.cli.table import megabytes
 from dashinfer_lab.progress import load_bars
 
@@ -56,7 +56,7 @@ def quickstart(
         print_json({**asked, "load_s": load_seconds, **memory, **machine})
     else:
         memory_line = text("quickstart.memory", process_mb=process_mb, weight_mb=weight_mb)
-        print(f"\n\n{figures} · {memory_line}\n\n{next_steps(model, command_name(sys.argv[0]))}")
+        print(f"\n{figures} · {memory_line}\n\n{next_steps(model, command_name(sys.argv[0]))}")
         if model == _EMBEDDED:
             print(text("quickstart.english"))
 
@@ -110,7 +110,10 @@ def _ask(llm: LLM, question: str, max_tokens: int, *, echo: bool) -> tuple[str, 
 
     params = SamplingParams(temperature=0, max_tokens=max_tokens)
     handle = llm.submit([{"role": "user", "content": question}], params)
-    for event in handle:
+    with warnings_after():
+        for event in handle:
+            if echo:
+                print(event.text, end="", flush=True)
         if echo:
-            print(event.text, end="", flush=True)
+            print()
     return handle.output.text, Figures.of(handle.metrics)

@@ -9,7 +9,7 @@ import typer
 from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.options import AsJson, KvCacheDtype, Model, Threads, Weights
-from dashinfer_lab.cli.output import print_json
+from dashinfer_lab.cli.output import print_json, warnings_after
 
 if TYPE_CHECKING:
     from dashinfer_lab.llm import LLM
@@ -42,9 +42,10 @@ def run(
             (output,) = llm.generate([prompt], params)
             print_json({"model": model, "prompt": prompt, **_described(output, llm)})
         else:
-            for delta in llm.stream(prompt, params):
-                print(delta, end="", flush=True)
-            print()
+            with warnings_after():
+                for delta in llm.stream(prompt, params):
+                    print(delta, end="", flush=True)
+                print()
 
 
 def _described(output: RequestOutput, llm: LLM) -> dict[str, object]:

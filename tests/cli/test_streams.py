@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -94,3 +98,20 @@ def test_control_characters_in_names_are_shown_not_obeyed(shell: Shell, tmp_path
     for text in said:
         assert "\x1b" not in text
         assert "\\x1b[31mny\\x07" in text
+
+
+def warned_of(words: list[str]) -> Iterator[str]:
+    yield words[0]
+    logging.getLogger("jit_kernels.example").warning("%s busy", "kept")
+    yield from words[1:]
+
+
+def test_a_warning_of_the_log_waits_for_the_end_of_the_line_that_streams(
+    made: list[FakeLLM], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeLLM, "stream", lambda *_: warned_of([" Paris", ", a city"]))
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        code = main(["run", "m", "Hi"])
+
+    assert (code, said.getvalue()[-25:]) == (0, " Paris, a city\nkept busy\n")
