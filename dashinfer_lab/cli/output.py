@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 
 from dashinfer_lab.cli.messages import error_text
@@ -39,7 +39,7 @@ def remark(text: str) -> None:
 
 
 @contextmanager
-def warnings_after() -> Iterator[None]:
+def warnings_after() -> Generator[None]:
     """Keep the log's warnings until a line that streams to stdout has ended; then say them."""
     kept = _Kept(logging.WARNING)
     root = logging.getLogger()
