@@ -9,7 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FAMILIES", "ExpertDefaults", "Family", "family_of_architecture", "family_of_model_type"]
+from dashinfer_lab.errors import ConfigError
+
+__all__ = [
+    "FAMILIES",
+    "ExpertDefaults",
+    "Family",
+    "add_family",
+    "families",
+    "family_of_architecture",
+    "family_of_model_type",
+]
 
 Window = Literal["none", "always", "switch", "switch all", "switch even", "pattern"]
 
@@ -144,11 +154,35 @@ FAMILIES = (
 )  # fmt: skip
 
 
+_added: dict[str, Family] = {}
+
+
+def add_family(family: Family) -> None:
+    """Let this process read checkpoints of `family`, in place of an added one of its `model_type`.
+
+    Raises ConfigError where a name of it is one of a family that comes with the package.
+    """
+    names = {family.model_type, family.architecture, *family.aliases, *family.also}
+    for known in FAMILIES:
+        taken = names & {known.model_type, known.architecture, *known.aliases, *known.also}
+        if taken:
+            raise ConfigError(
+                f"{min(taken)!r} is a name of {known.model_type!r}, which comes with the package: "
+                "give the family that you add other names"
+            )
+    _added[family.model_type] = family
+
+
+def families() -> tuple[Family, ...]:
+    """Return those that come with the package, then those that were added."""
+    return (*FAMILIES, *_added.values())
+
+
 def family_of_architecture(name: str) -> Family | None:
     """Return the family of a class in `architectures`."""
-    return next((each for each in FAMILIES if name in (each.architecture, *each.also)), None)
+    return next((each for each in families() if name in (each.architecture, *each.also)), None)
 
 
 def family_of_model_type(name: object) -> Family | None:
     """Return the family of a `model_type`, in Hugging Face's or DashInfer's spelling."""
-    return next((family for family in FAMILIES if family.is_called(name)), None)
+    return next((family for family in families() if family.is_called(name)), None)

@@ -15,8 +15,8 @@ from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, positive_of, size_of, switch_of
 from dashinfer_lab.hub.expert_settings import expert_settings
 from dashinfer_lab.hub.families import (
-    FAMILIES,
     Family,
+    families,
     family_of_architecture,
     family_of_model_type,
 )
@@ -119,7 +119,7 @@ def _family(config: Config) -> Family:
     found = config.get("architectures")
     names = cast("list[object]", found) if isinstance(found, list) else []
     stated = config.get("model_type")
-    supported = ", ".join(family.architecture for family in FAMILIES)
+    supported = ", ".join(family.architecture for family in families())
     named = names or [stated]
     family = family_of_architecture(str(names[0])) if names else family_of_model_type(stated)
     if len(named) != 1 or family is None:

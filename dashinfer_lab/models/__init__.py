@@ -1,5 +1,6 @@
 """Model architectures, one file a `model_type`; each declares an ONNX graph and nothing else."""
 
+from dashinfer_lab.hub.families import Family
 from dashinfer_lab.models.registry import (
     ModelFunction,
     SupportedModel,
@@ -15,6 +16,7 @@ __all__ = [
     "FORMATS",
     "ISAS",
     "Cell",
+    "Family",
     "ModelFunction",
     "SupportedModel",
     "build_graph",

@@ -10,6 +10,7 @@ from pathlib import Path
 from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.graph import GraphBuilder, ModelGraph, Value
+from dashinfer_lab.hub.families import Family, add_family
 from dashinfer_lab.quantize import Scheme
 
 __all__ = [
@@ -39,18 +40,26 @@ class SupportedModel:
     description: str
 
 
-def register(model_type: str) -> Callable[[ModelFunction], ModelFunction]:
-    """Declare the decorated function to build models of `model_type`."""
+def register(model: str | Family) -> Callable[[ModelFunction], ModelFunction]:
+    """Declare the decorated function to build models of the `model_type` called `model`.
+
+    A file of this package gives the name: `hub/families.py` has the family's line. Outside of it,
+    say in a notebook, the line itself is given, and the family holds in this process; declared
+    again, it takes the former's place. What was converted before stays as it was. Raises
+    ConfigError where the package has a family of one of its names.
+    """
 
     def declare(function: ModelFunction) -> ModelFunction:
-        _MODELS[model_type] = function
+        if isinstance(model, Family):
+            add_family(model)
+        _MODELS[model.model_type if isinstance(model, Family) else model] = function
         return function
 
     return declare
 
 
 def supported_models() -> tuple[str, ...]:
-    """Return every `model_type` that can be built: the file names of this package."""
+    """Return every `model_type` that comes with the package: the file names of `models`."""
     files = Path(__file__).parent.glob("*.py")
     return tuple(sorted(file.stem for file in files if file.stem not in _NOT_MODELS))
 
@@ -82,9 +91,10 @@ def require_supported(model_type: str) -> None:
 def build_graph(config: ModelConfig, scheme: Scheme) -> ModelGraph:
     """Build the graph of a model, its weights declared but absent.
 
-    Raises UnsupportedModelError for a `model_type` without a file here.
+    Raises UnsupportedModelError for a `model_type` that has no file here and was not registered.
     """
-    require_supported(config.model_type)
-    import_module(f"dashinfer_lab.models.{config.model_type}")
+    if config.model_type not in _MODELS:
+        require_supported(config.model_type)
+        import_module(f"dashinfer_lab.models.{config.model_type}")
     builder = GraphBuilder(config, scheme)
     return builder.finish(_MODELS[config.model_type](builder, config))

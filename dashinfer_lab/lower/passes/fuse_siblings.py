@@ -1,5 +1,8 @@
 """Linear layers that read one input and lie side by side in the weights file -> one linear.
 
+Only those that one operation reads: q, k and v, or gate and up, but not all five where attention
+and MLP share their input (Chowdhery et al. 2022), since these lie in two buffers.
+
 q, k, v and gate, up are stored adjacent by `convert`, so fusing needs no repacking; where they are
 not (another group size, a column count that is no multiple of a panel) they stay apart.
 """
@@ -10,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from dashinfer_lab.graph.weights import StoredTensor
-from dashinfer_lab.lower.ops import Op, Weight, replaced
+from dashinfer_lab.lower.ops import Op, Weight, consumers, replaced
 from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["fuse_siblings"]
@@ -19,14 +22,22 @@ __all__ = ["fuse_siblings"]
 def fuse_siblings(ops: Sequence[Op], tensors: Mapping[str, StoredTensor]) -> list[Op]:
     """Fuse every run of adjacent sibling linears."""
     result = list(ops)
-    by_input: dict[str, list[Op]] = {}
+    groups: dict[tuple[str, str], list[Op]] = {}
     for op in ops:
         if op.kind == "linear" and not op["residual"]:
-            by_input.setdefault(op.inputs[0], []).append(op)
-    for siblings in by_input.values():
+            groups.setdefault((op.inputs[0], _reader(ops, op.outputs[0])), []).append(op)
+    for siblings in groups.values():
         if len(siblings) > 1 and _fusable(siblings, tensors):
             result = replaced(result, siblings, _fused(siblings))
     return _in_dataflow_order(result)
+
+
+def _reader(ops: Sequence[Op], value: str) -> str:
+    """What reads `value`, perhaps normalised: it lies beside the other inputs of that one alone."""
+    readers = consumers(ops, value)
+    if readers and readers[0].kind == "rmsnorm":
+        readers = consumers(ops, readers[0].outputs[0])
+    return readers[0].name if readers else ""
 
 
 def _fused(siblings: list[Op]) -> Op:

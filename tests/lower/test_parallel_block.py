@@ -1,0 +1,71 @@
+"""Attention and MLP that read one norm: five linears of one input, in two buffers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dashinfer_lab import LLM
+from dashinfer_lab.config import ModelConfig
+from dashinfer_lab.convert import Artifact, convert
+from dashinfer_lab.graph import GraphBuilder, Value
+from dashinfer_lab.hub import families, model_config
+from dashinfer_lab.lower import lowered_ops
+from dashinfer_lab.models import Family, build_graph, register, registry
+from dashinfer_lab.quantize import Scheme
+from tests.convert.memory_checkpoint import MemoryCheckpoint
+from tests.convert.test_onnxruntime import Runtime
+
+CONFIG = {
+    "architectures": ["ParallelForCausalLM"],
+    "vocab_size": 37,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+}
+
+
+def parallel(g: GraphBuilder, c: ModelConfig) -> Value:
+    x = g.embedding("model.embed", g.input_ids, c.vocab_size, c.hidden_size)
+    for _ in g.layers("model.layers", c.num_layers):
+        h = g.rmsnorm("norm", x, eps=c.norm_eps)
+        q, k, v = (g.linear(it, h, c.hidden_size) for it in ("q", "k", "v"))
+        q, k = g.rotary(q, c.num_heads), g.rotary(k, c.num_heads)
+        a = g.attention("attention", q, k, v, num_heads=c.num_heads, num_kv_heads=c.num_heads)
+        gate, up = (g.linear(it, h, c.intermediate_size) for it in ("gate", "up"))
+        x = x + g.linear("o", a, c.hidden_size)
+        x = x + g.linear("down", g.silu(gate) * up, c.hidden_size)
+    return g.head("lm_head", g.rmsnorm("model.norm", x, eps=c.norm_eps), c.vocab_size)
+
+
+@pytest.fixture
+def artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifact:
+    monkeypatch.setattr(families, "_added", {})
+    monkeypatch.setattr(registry, "_MODELS", dict(registry._MODELS))
+    register(Family("parallel", "ParallelForCausalLM"))(parallel)
+    rng = np.random.default_rng(3)
+    weights = build_graph(model_config(CONFIG), Scheme.parse("fp32")).weights
+    tensors = {
+        each.name: (rng.standard_normal(each.shape) / each.shape[-1] ** 0.5).astype(np.float32)
+        for each in weights
+    }
+    converted = convert(MemoryCheckpoint(CONFIG, tensors), tmp_path / "converted", "fp32")
+    (converted.directory / "tokenizer.json").unlink()
+    return converted
+
+
+def test_the_two_blocks_are_each_one_linear_and_right(artifact: Artifact) -> None:
+    names = [op.name for op in lowered_ops(artifact) if op.kind == "linear" and op.layer == 1]
+    ids = np.random.default_rng(5).integers(37, size=41)
+    runtime = Runtime(artifact)
+    (expected, _) = runtime.step(ids, 0, runtime.empty())
+
+    with LLM(artifact.directory, threads=2) as llm:
+        logits = llm.logits(ids.tolist())
+
+    assert sorted(name.rpartition(".")[2] for name in names) == ["down", "gate+up", "o", "q+k+v"]
+    # Sums of at most 96 terms in float32, a dozen in a row.
+    assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
