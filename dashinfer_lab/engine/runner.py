@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledRunner", "MemoryUse", "page_bytes"]
 
-_SMALL_PAGES_BYTES = 2 << 20
+_SMALL_PAGES_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
