@@ -6,7 +6,9 @@ last one, are then faster than all.
 
     all ──waiting for a quarter of the time──▶ half ──▶ ... ──▶ one
      ▲                                          │
-     └────────────── after a while ─────────────┘    a while: 0.2 s at first, twice as long each relapse
+     └────────────── after a while ─────────────┘
+
+A while is 0.2 s at first, and twice as long with each relapse.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from typing import ClassVar, Final
 __all__ = ["Contention"]
 
 _log = logging.getLogger(__name__)
-# Of the time. Short waits are not counted: beside one busy thread two workers of two then do a third
-# of what they do alone, one does 60 %.
+# Of the time. Short waits are not counted: beside one busy thread two workers of two then do a
+# third of what they do alone, one does 60 %.
 _MOST_WAITING: Final = 0.25
 _WINDOW_SECONDS: Final = 0.15  # a virtual machine's own pauses of 10 ms are no reason
 _FIRST_HOLD_SECONDS: Final = 0.2
