@@ -4,9 +4,9 @@ Workers wait for each other after every operation. Where the system takes a proc
 of them, all the others wait for a whole time slice, hundreds of times a step: fewer workers, at
 last one, are then faster than all.
 
-    all ──waiting for a quarter of the time──▶ half ──▶ ... ──▶ one
-     ▲                                          │
-     └────────────── after a while ─────────────┘
+    all ──waiting for much of the time──▶ half ──▶ ... ──▶ one
+     ▲                                     │
+     └─────────── after a while ───────────┘
 
 A while is 0.2 s at first, and twice as long with each relapse.
 """
@@ -14,14 +14,18 @@ A while is 0.2 s at first, and twice as long with each relapse.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 __all__ = ["Contention"]
 
 _log = logging.getLogger(__name__)
-# Of the time. Short waits are not counted: beside one busy thread two workers of two then do a
-# third of what they do alone, one does 60 %.
-_MOST_WAITING: Final = 0.25
+_MOST_WAITING: Final = 0.45  # of the time: what half of the workers would lose for sure
+# Short waits are not counted, so that beside one busy thread less shows than is lost: two workers
+# then do a third of what they do alone, and one does 60 %. Only where threads waited for processors
+# themselves, and not for one of them that had more to do.
+_MOST_WAITING_DELAYED: Final = 0.2
+_MOST_DELAYED: Final = 0.25  # of one thread's time
 _WINDOW_SECONDS: Final = 0.15  # a virtual machine's own pauses of 10 ms are no reason
 _FIRST_HOLD_SECONDS: Final = 0.2
 _LONGEST_HOLD_SECONDS: Final = 3.2
@@ -31,15 +35,19 @@ _FORGIVEN_AFTER: Final = 5  # times the hold
 class Contention:
     """Watches runs and says how many of `num_workers` the next one should use.
 
-    That they are fewer is told once a process, whichever pool meets it first.
+    `delays` are the seconds for which all threads so far waited for a processor while they wanted
+    to run; None where the system does not tell. That they are fewer is told once a process,
+    whichever pool meets it first.
     """
 
     told: ClassVar[bool] = False
 
-    def __init__(self, num_workers: int) -> None:
+    def __init__(self, num_workers: int, delays: Callable[[], float | None] = lambda: None) -> None:
         self.num_active = num_workers
         self._all: Final = num_workers
         self._waiting = self._running = 0
+        self._delays: Final = delays
+        self._delayed_before: float | None = None
         self._window_began: float | None = None
         self._hold_seconds = _FIRST_HOLD_SECONDS
         self._changed_seconds = 0.0
@@ -48,21 +56,28 @@ class Contention:
     def observe(self, waiting: int, running: int, now_seconds: float) -> None:
         """Take in a run: its cycles, and those that workers waited for one that did not run."""
         if self._window_began is None:
-            self._window_began = now_seconds
+            self._window_began, self._delayed_before = now_seconds, self._delays()
         self._waiting += waiting
         self._running += running
         if now_seconds - self._window_began < _WINDOW_SECONDS:
             return
-        share = self._waiting / max(self._running, 1)
+        share, seconds = self._waiting / max(self._running, 1), now_seconds - self._window_began
         self._waiting = self._running = 0
         self._window_began = None
-        if share > _MOST_WAITING:
+        if share > _MOST_WAITING or (
+            share > _MOST_WAITING_DELAYED and self._delayed() > _MOST_DELAYED * seconds
+        ):
             self._reduce(now_seconds)
         elif self.num_active < self._all:
             if now_seconds - self._changed_seconds >= self._hold_seconds:
                 self._restore(now_seconds)
         elif now_seconds - self._changed_seconds >= _FORGIVEN_AFTER * self._hold_seconds:
             self._hold_seconds, self._restored = _FIRST_HOLD_SECONDS, False
+
+    def _delayed(self) -> float:
+        """Seconds that threads waited for a processor in the window; 0 where nobody knows."""
+        now = self._delays()
+        return 0.0 if now is None or self._delayed_before is None else now - self._delayed_before
 
     def _restore(self, now_seconds: float) -> None:
         self.num_active = min(2 * self.num_active, self._all)

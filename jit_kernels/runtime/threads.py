@@ -14,9 +14,12 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jit_kernels.compiler import Compiler
 from jit_kernels.errors import RuntimeFault
@@ -26,7 +29,7 @@ from jit_kernels.runtime.image import native_addresses
 from jit_kernels.runtime.pool_code import BLOCK_WORDS, CONTROL_BYTES, Field
 from jit_kernels.runtime.topology import thread_plan
 
-__all__ = ["MAX_THREADS", "Pool"]
+__all__ = ["MAX_THREADS", "Pool", "delay_seconds"]
 
 MAX_THREADS = 1024
 # About 0.3 ms: longer than the pause between two steps of a decode loop.
@@ -61,7 +64,10 @@ class Pool:
         self.num_threads = num_threads
         self.compiler = compiler
         self.spin = spin
-        self._contention = contention or (Contention(num_threads) if spin else None)
+        self._blocks = aligned((num_threads, BLOCK_WORDS), np.int64)
+        self._contention = contention or (
+            Contention(num_threads, partial(delay_seconds, self._blocks)) if spin else None
+        )
         self._cycles = (0, 0)
         self.held_up_seconds = 0.0
         """How long the last task's caller then waited for the interpreter's lock."""
@@ -70,7 +76,6 @@ class Pool:
         self.control_address = int(self._control.ctypes.data)
         self._control[Field.SPIN // 8] = spin
         self._ended = self._control[Field.ENDED // 8 :][:2]
-        self._blocks = aligned((num_threads, BLOCK_WORDS), np.int64)
         self._lock = threading.Lock()
         self._process = os.getpid()
         signature = ctypes.CFUNCTYPE(None, _ADDRESS, _LONG, _ADDRESS, _ADDRESS, _LONG, _LONG)
@@ -199,3 +204,18 @@ def _join(
         with lock:
             stop(control.ctypes.data, blocks.ctypes.data)
     del compiler
+
+
+def delay_seconds(blocks: NDArray[np.int64]) -> float | None:
+    """What the caller and the workers of `blocks` waited for a processor so far.
+
+    As Linux counts it; None where it does not, or before all workers began.
+    """
+    total = 0
+    for thread in (threading.get_native_id(), *map(int, blocks[1:, 3])):
+        try:
+            counts = Path(f"/proc/self/task/{thread}/schedstat").read_bytes().split()
+            total += int(counts[1])
+        except (OSError, IndexError):
+            return None
+    return total * 1e-9

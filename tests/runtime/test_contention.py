@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from jit_kernels.runtime import Pool
 from jit_kernels.runtime.contention import Contention
+from jit_kernels.runtime.threads import delay_seconds
 from tests.runtime.compiled import compiled, compiler, count_visits
 
 BUSY, QUIET = (90, 100), (10, 100)
@@ -23,7 +25,26 @@ def observe(contention: Contention, *runs: tuple[tuple[int, int], float]) -> lis
 
 
 def test_some_waiting_changes_nothing() -> None:
-    assert observe(Contention(8), (QUIET, 1.0), ((24, 100), 1.1), (QUIET, 1.2)) == [8, 8, 8]
+    assert observe(Contention(8), (QUIET, 1.0), ((44, 100), 1.1), (QUIET, 1.2)) == [8, 8, 8]
+
+
+@pytest.mark.parametrize(("delayed", "active"), [(0.06, 1), (0.02, 2), (None, 2)])
+def test_less_waiting_counts_where_threads_waited_for_a_processor(
+    delayed: float | None, active: int
+) -> None:
+    told = iter([5.0, None if delayed is None else 5.0 + delayed])
+    contention = Contention(2, lambda: next(told))
+
+    assert observe(contention, ((30, 100), 1.0)) == [active]
+
+
+def test_a_pool_tells_how_long_its_threads_waited_for_a_processor() -> None:
+    with Pool(2, compiler()) as pool:
+        assert pool.thread_ids
+        first, later = delay_seconds(pool._blocks), delay_seconds(pool._blocks)
+
+    assert (first is None) == (not Path("/proc/self/schedstat").exists())
+    assert first is None or (later is not None and 0 < first <= later)
 
 
 def test_one_long_wait_among_many_runs_changes_nothing() -> None:
