@@ -18,7 +18,8 @@ FOR_MODEL := $(VENV)/.installed-$(if $(and $(findstring /,$(MODEL)),$(if $(ELSE)
 
 .DEFAULT_GOAL := help
 .PHONY: help install quickstart pull show run chat demo studio profile bench bench-peers lab
-.PHONY: test test-slow soak test-notebooks test-browser test-lab test-oracle check format readme dist clean
+.PHONY: test test-slow test-matrix soak test-notebooks test-browser test-lab test-oracle
+.PHONY: check format readme dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -69,11 +70,15 @@ lab: $(VENV)/.installed-lab ## open JupyterLab at the first notebook
 # The model is fetched before pytest starts: no test reaches for the network.
 test: $(VENV)/.installed-test ## run the tests
 	$(BIN)/dashinfer-lab pull smollm2-135m
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "not oracle and not browser and not notebook and not slow"
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "not oracle and not browser and not notebook and not slow and not matrix"
 
 test-slow: $(VENV)/.installed-test ## run the tests that take many seconds each
 	$(BIN)/dashinfer-lab pull smollm2-135m
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "slow and not browser and not notebook"
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m "slow and not browser and not notebook and not matrix"
+
+test-matrix: $(VENV)/.installed-test ## run every model in every format for every instruction set
+	$(BIN)/dashinfer-lab pull smollm2-135m
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 -m matrix
 
 soak: $(VENV)/.installed-test ## ask at random for MINUTES=30; nothing may grow
 	$(BIN)/python -m tests.bench.soak --minutes "$$MINUTES"

@@ -65,7 +65,8 @@ def case_of(model_type: str) -> FamilyCase:
 
 def _marks(cell: Cell) -> list[pytest.MarkDecorator]:
     is_quick = cell.model_type == QUICK and cell.isa == _BEST and not cell.format.startswith("a8")
-    return [pytest.mark.isa(cell.isa), *([] if is_quick else [pytest.mark.slow])]
+    rare = pytest.mark.slow if cell.isa == "avx2" else pytest.mark.matrix
+    return [pytest.mark.isa(cell.isa), *([] if is_quick else [rare])]
 
 
 def each_cell(proof: str) -> pytest.MarkDecorator:
