@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def test_one_goes_on_while_the_other_is_closed_in_the_middle(directories: list[P
     with loaded(directories[0], 2) as staying:
         expected = answers(staying)
         leaving = loaded(directories[1], 2)
+        leaving.engine.subscribe(lambda _: time.sleep(0.01))  # its answer takes 0.4 s
         handle = leaving.submit(PROMPTS[0], PARAMS)
         found: list[list[list[int]]] = []
         caller = threading.Thread(target=lambda: found.append(answers(staying)))
