@@ -11,7 +11,7 @@ from dashinfer_lab.demo import Demo, DemoOptions, serve
 from dashinfer_lab.demo.shelf import Choice
 from tests.browser.conftest import PHONE, Visitor, Watched
 from tests.demo.conftest import eventually
-from tests.demo.scripted_model import ScriptedLLM
+from tests.demo.scripted_model import KV_REASON, ScriptedLLM
 
 pytestmark = pytest.mark.filterwarnings("default")  # of a server's own libraries
 
@@ -296,7 +296,7 @@ def test_the_panel_tells_the_machine(tab: Watched) -> None:
     tab.page.locator("#facts dd").filter(has_text="0 running").wait_for()
 
     facts = tab.text_of("#facts")
-    assert "fp32, said in en" in facts
+    assert f"fp32 {KV_REASON['en']}" in facts
     for name in (
         "Engine",
         "KV cache",

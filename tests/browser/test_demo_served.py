@@ -23,7 +23,7 @@ from dashinfer_lab.errors import ConfigError, HubError
 from tests.browser.conftest import SCREENSHOTS, Visitor, Watched
 from tests.browser.prefix_proxy import prefix_proxy
 from tests.demo.conftest import eventually
-from tests.demo.scripted_model import ScriptedLLM
+from tests.demo.scripted_model import KV_REASON, ScriptedLLM
 
 pytestmark = pytest.mark.filterwarnings("default")  # of a server's own libraries
 
@@ -118,6 +118,7 @@ def test_a_sign_says_that_the_first_token_is_awaited(pages: Pages, visitor: Visi
 def test_in_chinese_every_label_is_chinese(pages: Pages, visitor: Visitor) -> None:
     tab = visitor.open(pages.serve("script", language="zh").url, locale="zh-CN")
     note = ask(tab, "say 你好")
+    tab.page.locator("#facts dd").filter(has_text=KV_REASON["zh"]).wait_for()
     for name in ("系统提示词", "采样"):
         tab.page.get_by_role("button", name=name).click()
     tab.screenshot("chinese")

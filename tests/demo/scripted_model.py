@@ -24,6 +24,7 @@ from dashinfer_lab.errors import HubError
 from dashinfer_lab.sampling import SamplingParams
 
 END = 0
+KV_REASON = {"en": "as the model scripts it", "zh": "（按脚本）"}
 _ENDLESS = " ".join(str(number) for number in range(1, 3000))
 
 
@@ -119,7 +120,7 @@ class ScriptedLLM:
         asked = choice.kv_cache_dtype
         kv_format = "fp32" if asked == "auto" else asked
         self.kv_choice = SimpleNamespace(
-            kv_format=kv_format, reason=lambda language: f"{kv_format}, said in {language}"
+            kv_format=kv_format, reason=lambda language: f"{kv_format} {KV_REASON[language]}"
         )
         self.sampling_defaults: dict[str, Any] = {}
         self.prompts: list[Any] = []

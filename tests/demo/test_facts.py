@@ -10,7 +10,7 @@ import pytest
 from dashinfer_lab.config import Language
 from dashinfer_lab.demo.facts import facts
 from dashinfer_lab.demo.texts import Texts
-from tests.demo.scripted_model import ScriptedLLM
+from tests.demo.scripted_model import KV_REASON, ScriptedLLM
 from tests.demo.test_shelf import CHOICE
 
 
@@ -26,4 +26,4 @@ def test_why_keys_and_values_have_their_format_is_said(model: Any, language: Lan
     said = dict(facts(model, Texts(language)))
 
     name = Texts(language)("model.kv_cache_dtype")
-    assert said[name] == f"fp32, said in {language}"
+    assert said[name] == f"fp32 {KV_REASON[language]}"
