@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.checkpoint import bytes_by_type, row_range
-from dashinfer_lab.hub.dashinfer_config import config_of, refuse_unread
-from dashinfer_lab.hub.dashinfer_names import StoredWeight, stored_weights
+from dashinfer_lab.hub.dashinfer_config import config_of, is_config, read_family
+from dashinfer_lab.hub.dashinfer_names import NAMES, StoredWeight, stored_weights
 from dashinfer_lab.hub.dimodel import DiModel, read_dimodel
 from dashinfer_lab.hub.ditensors import DiTensor, is_ditensors, read_ditensors
 from dashinfer_lab.hub.files import confined, read_bytes_at, read_json_object, require_file
@@ -30,8 +30,6 @@ __all__ = ["DashInferCheckpoint", "dashinfer_files"]
 _BAND_BYTES: Final = 32 << 20
 _BANDS_KEPT: Final = 2
 _CODES: Final = ("uint8", "int8")
-_EMBEDDING: Final = "model.embed_tokens.weight"
-_HEAD: Final = "lm_head.weight"
 _COMPARED_ROWS: Final = 4096
 
 Band = tuple[str, int]
@@ -71,11 +69,11 @@ class DashInferCheckpoint:
         if not is_ditensors(self._path):
             raise CheckpointError(f"{self._path} is not DashInfer's: its first bytes differ")
         model = read_dimodel(model_path)
-        refuse_unread(model)
+        self._names = NAMES[read_family(model)]
         self._tensors = read_ditensors(self._path)
         _require_digest(self._path, model)
         infos = {name: tensor.info for name, tensor in self._tensors.items()}
-        self._weights = stored_weights(infos, model.num_heads, model.num_kv_heads)
+        self._weights = stored_weights(infos, self._names, model.num_heads, model.num_kv_heads)
         self._groups = {
             f"{operator.name}.weight": operator.integer("GroupSize")
             for operator in model.operators
@@ -161,21 +159,22 @@ class DashInferCheckpoint:
     def _read_config(self, model: DiModel) -> Mapping[str, object]:
         path = confined(self._directory, "config.json")
         beside = read_json_object(path) if path.is_file() else {}
-        is_original = "num_hidden_layers" in beside  # DashInfer's own settings state no sizes
+        is_original = is_config(beside)
         shapes = {name: self.info(name) for name in self._weights}
         is_tied = not is_original and self._is_tied()
         return config_of(model, shapes, beside if is_original else None, is_tied=is_tied)
 
     def _is_tied(self) -> bool:
         """Whether the head holds the embedding once more; DashInfer stores it twice."""
-        if _EMBEDDING not in self._weights or _HEAD not in self._weights:
-            return _HEAD not in self._weights
-        info = self.info(_EMBEDDING)
-        if self.info(_HEAD) != info:
+        embedding, head = f"{self._names.embedding}.weight", f"{self._names.head}.weight"
+        if embedding not in self._weights or head not in self._weights:
+            return head not in self._weights
+        info = self.info(embedding)
+        if self.info(head) != info:
             return False
         starts = range(0, info.shape[0], _COMPARED_ROWS)
         blocks = (slice(start, start + _COMPARED_ROWS) for start in starts)
-        return all(np.array_equal(self.read(_HEAD, it), self.read(_EMBEDDING, it)) for it in blocks)
+        return all(np.array_equal(self.read(head, it), self.read(embedding, it)) for it in blocks)
 
     def _weight(self, name: str) -> StoredWeight:
         if name not in self._weights:

@@ -20,6 +20,7 @@ class Case(NamedTuple):
     tied: bool = False
     weight_type: str | None = None
     group_size: int | None = None
+    rope_ratio: float = 1.0
 
 
 CASES = {
@@ -29,45 +30,130 @@ CASES = {
         "llama", "LLaMA_v2", "float32", 10000.0, weight_type="uint8", group_size=64
     ),
     "qwen2_a16w8": Case("qwen2", "Qwen_v15", "float32", 10000.0, weight_type="int8"),
+    "qwen": Case("qwen", "Qwen_v10", "float16", 10000.0),
+    "qwen_a16w8": Case("qwen", "Qwen_v10", "float32", 10000.0, weight_type="int8"),
+    "chatglm2": Case("chatglm", "ChatGLM_v2", "float16", 10000.0, rope_ratio=4.0),
+    "chatglm3_a16w8": Case(
+        "chatglm", "ChatGLM_v3", "float32", 10000.0, weight_type="uint8", group_size=64
+    ),
+    "chatglm4": Case("chatglm", "ChatGLM_v4", "bfloat16", 10000.0, rope_ratio=500.0),
 }
 
 
 def config_of(case: Case) -> dict[str, Any]:
-    """config.json of the model."""
-    architectures = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
-    return {
-        "architectures": [architectures[case.model_type]],
+    """config.json of the model, in its family's own words."""
+    common = {
         "model_type": case.model_type,
         "hidden_size": HIDDEN,
-        "intermediate_size": INNER,
-        "num_hidden_layers": case.num_layers,
         "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS,
+        "tie_word_embeddings": case.tied,
+    }
+    if case.model_type == "chatglm":
+        return {
+            **common,
+            "architectures": ["ChatGLMModel"],
+            "model_type": case.dashinfer_type,
+            "ffn_hidden_size": INNER,
+            "num_layers": case.num_layers,
+            "multi_query_attention": True,
+            "multi_query_group_num": KV_HEADS,
+            "kv_channels": HEAD_DIM,
+            "seq_length": 256,
+            "padded_vocab_size": VOCAB,
+            "layernorm_epsilon": 1e-5,
+            "add_qkv_bias": True,
+            "rope_ratio": case.rope_ratio,
+        }
+    sizes = {
+        **common,
+        "num_hidden_layers": case.num_layers,
         "max_position_embeddings": 256,
         "vocab_size": VOCAB,
+    }
+    if case.model_type == "qwen":
+        return {
+            **sizes,
+            "architectures": ["QWenLMHeadModel"],
+            "intermediate_size": 2 * INNER,
+            "seq_length": 256,
+            "layer_norm_epsilon": 1e-6,
+            "rotary_emb_base": case.rope_theta,
+            "use_dynamic_ntk": True,
+            "use_logn_attn": True,
+        }
+    architectures = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+    return {
+        **sizes,
+        "architectures": [architectures[case.model_type]],
+        "intermediate_size": INNER,
+        "num_key_value_heads": KV_HEADS,
         "rms_norm_eps": 1e-5,
         "rope_theta": case.rope_theta,
         "hidden_act": "silu",
-        "tie_word_embeddings": case.tied,
     }
+
+
+_Q, _KV = HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM
+_LLAMA_LAYER = {
+    "self_attn.q_proj.weight": (_Q, HIDDEN),
+    "self_attn.k_proj.weight": (_KV, HIDDEN),
+    "self_attn.v_proj.weight": (_KV, HIDDEN),
+    "self_attn.o_proj.weight": (HIDDEN, _Q),
+    "mlp.gate_proj.weight": (INNER, HIDDEN),
+    "mlp.up_proj.weight": (INNER, HIDDEN),
+    "mlp.down_proj.weight": (HIDDEN, INNER),
+    "input_layernorm.weight": (HIDDEN,),
+    "post_attention_layernorm.weight": (HIDDEN,),
+}
+_LAYERS = {
+    "llama": _LLAMA_LAYER,
+    "qwen2": {
+        "self_attn.q_proj.weight": (_Q, HIDDEN),
+        "self_attn.q_proj.bias": (_Q,),
+        "self_attn.k_proj.weight": (_KV, HIDDEN),
+        "self_attn.k_proj.bias": (_KV,),
+        "self_attn.v_proj.weight": (_KV, HIDDEN),
+        "self_attn.v_proj.bias": (_KV,),
+        **_LLAMA_LAYER,
+    },
+    "qwen": {
+        "ln_1.weight": (HIDDEN,),
+        "attn.c_attn.weight": (3 * _Q, HIDDEN),
+        "attn.c_attn.bias": (3 * _Q,),
+        "attn.c_proj.weight": (HIDDEN, _Q),
+        "ln_2.weight": (HIDDEN,),
+        "mlp.w1.weight": (INNER, HIDDEN),
+        "mlp.w2.weight": (INNER, HIDDEN),
+        "mlp.c_proj.weight": (HIDDEN, INNER),
+    },
+    "chatglm": {
+        "input_layernorm.weight": (HIDDEN,),
+        "self_attention.query_key_value.weight": (_Q + 2 * _KV, HIDDEN),
+        "self_attention.query_key_value.bias": (_Q + 2 * _KV,),
+        "self_attention.dense.weight": (HIDDEN, _Q),
+        "post_attention_layernorm.weight": (HIDDEN,),
+        "mlp.dense_h_to_4h.weight": (2 * INNER, HIDDEN),
+        "mlp.dense_4h_to_h.weight": (HIDDEN, INNER),
+    },
+}
+_OUTER = {
+    "qwen": ("transformer.wte", "transformer.h", "transformer.ln_f", "lm_head"),
+    "chatglm": (
+        "transformer.embedding.word_embeddings", "transformer.encoder.layers",
+        "transformer.encoder.final_layernorm", "transformer.output_layer",
+    ),
+}  # fmt: skip
+_LLAMA_OUTER = ("model.embed_tokens", "model.layers", "model.norm", "lm_head")
 
 
 def weights_of(case: Case) -> dict[str, np.ndarray]:
     """Random weights under Hugging Face's names; a tied head is not among them."""
-    shapes = {"model.embed_tokens.weight": (VOCAB, HIDDEN), "model.norm.weight": (HIDDEN,)}
+    embedding, layers, norm, head = _OUTER.get(case.model_type, _LLAMA_OUTER)
+    shapes = {f"{embedding}.weight": (VOCAB, HIDDEN), f"{norm}.weight": (HIDDEN,)}
     if not case.tied:
-        shapes["lm_head.weight"] = (VOCAB, HIDDEN)
+        shapes[f"{head}.weight"] = (VOCAB, HIDDEN)
     for layer in range(case.num_layers):
-        prefix = f"model.layers.{layer}"
-        for part, rows in (("q", HEADS), ("k", KV_HEADS), ("v", KV_HEADS)):
-            shapes[f"{prefix}.self_attn.{part}_proj.weight"] = (rows * HEAD_DIM, HIDDEN)
-            if case.model_type == "qwen2":
-                shapes[f"{prefix}.self_attn.{part}_proj.bias"] = (rows * HEAD_DIM,)
-        shapes[f"{prefix}.self_attn.o_proj.weight"] = (HIDDEN, HEADS * HEAD_DIM)
-        shapes[f"{prefix}.mlp.gate_proj.weight"] = (INNER, HIDDEN)
-        shapes[f"{prefix}.mlp.up_proj.weight"] = (INNER, HIDDEN)
-        shapes[f"{prefix}.mlp.down_proj.weight"] = (HIDDEN, INNER)
-        shapes[f"{prefix}.input_layernorm.weight"] = (HIDDEN,)
-        shapes[f"{prefix}.post_attention_layernorm.weight"] = (HIDDEN,)
+        for name, shape in _LAYERS[case.model_type].items():
+            shapes[f"{layers}.{layer}.{name}"] = shape
     random = np.random.default_rng(7)
     return {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in shapes.items()}

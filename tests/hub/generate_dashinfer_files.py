@@ -1,11 +1,12 @@
 """Writes tests/hub/dashinfer_files in an environment that has DashInfer 1.3.0 and torch.
 
-cd tests/hub && PYTHON_OF_THAT_ENVIRONMENT generate_dashinfer_files.py
+cd tests/hub && PYTHON_OF_THAT_ENVIRONMENT generate_dashinfer_files.py [CASE ...]
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 import torch
 from dashinfer import allspark
@@ -16,7 +17,10 @@ from dashinfer_models import CASES, HEAD_DIM, Case, config_of, weights_of
 def serialise(engine: allspark.Engine, name: str, case: Case) -> None:
     kind = getattr(torch, case.data_type)
     weights = {key: torch.from_numpy(value).to(kind) for key, value in weights_of(case).items()}
-    weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"].clone())
+    if case.tied:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
+    if case.model_type == "chatglm":
+        weights["transformer.rotary_pos_emb.inv_freq"] = torch.ones(HEAD_DIM // 4, dtype=kind)
     quantisation = None
     if case.weight_type is not None:
         groups = {"SubChannel": case.group_size is not None, "GroupSize": case.group_size or 512}
@@ -33,11 +37,13 @@ def serialise(engine: allspark.Engine, name: str, case: Case) -> None:
         quant_config=quantisation,
         model_sequence_length=256,
         rotary_base=case.rope_theta,
+        use_dynamic_ntk=case.model_type == "qwen",
+        use_logn_attn=case.model_type == "qwen",
     )
 
 
 if __name__ == "__main__":
     os.chdir("dashinfer_files")
     engine = allspark.Engine()
-    for name, case in CASES.items():
-        serialise(engine, name, case)
+    for name in sys.argv[1:] or CASES:
+        serialise(engine, name, CASES[name])
