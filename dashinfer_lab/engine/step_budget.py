@@ -98,6 +98,7 @@ class StepBudget:
         self._num_decodes = 0
         self._short_tokens = 0
         self._least_left: int | None = None
+        self._most_tokens = limits.max_tokens
 
     @property
     def only_decodes(self) -> bool:
@@ -163,9 +164,7 @@ class StepBudget:
         if not self._cost.known:
             return self._tokens_left
         if self._least_left is None:
-            self._least_left = _LEAST_PROMPT_TOKENS
-            if self._num_decodes:
-                self.slowed_seconds = self._limits.slowed(self._cost.predict(self._work))
+            self._look_at_decodes()
         limits = [] if self._limits.max_seconds is None else [self._limits.max_seconds]
         if self.slowed_seconds is not None:
             limits.append(self.slowed_seconds + credit_seconds)
@@ -173,7 +172,17 @@ class StepBudget:
             return self._tokens_left
         left = min(limits) - self._cost.predict(self._work)
         in_time = min(self._cost.tokens_within(left, start), self._tokens_left)
-        return max(int(in_time), self._least_left, 0)
+        if self.slowed_seconds is not None:
+            in_time = min(in_time, self._most_tokens - self._work.num_tokens)
+        return max(int(in_time), self._least_left or 0, 0)
+
+    def _look_at_decodes(self) -> None:
+        """Find what the step may take for its decodes' sake, now that all are taken."""
+        num_decoding = self._work.num_tokens
+        self._least_left = max(_LEAST_PROMPT_TOKENS, self._cost.telling_tokens - num_decoding)
+        if self._num_decodes:
+            self.slowed_seconds = self._limits.slowed(self._cost.predict(self._work))
+            self._most_tokens = self._cost.reach if self._cost.knows_few(num_decoding) else 0
 
 
 def _num_left(request: Request) -> int:

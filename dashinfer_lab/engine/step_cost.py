@@ -2,20 +2,28 @@
 
     seconds = c0 + c1 · tokens + c2 · rows of logits + c3 · pairs of query and key
 
-Coefficients are the least squares with none below 0 over steps of which recent ones count more.
+Coefficients give the least squares of relative errors with none below 0; recent steps count more.
+As long as few steps leave them open, tokens take what they can: one seems dearer than it is, and
+what decodes take alone shorter, so that a prompt beside them begins with few tokens.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 __all__ = ["StepCost", "StepWork"]
 
-_KEPT: Final = 0.98  # what is left of an observation after another one
-_SWEEPS: Final = 20
+_NEWEST: Final = 0.02  # what the newest of many observations counts
+_MOST_SWEEPS: Final = 200
+_SETTLED: Final = 1e-4  # of the largest share of a step's time
 _NUM_FEATURES: Final = 4
-_FEW: Final = 4
+_TOKENS_FIRST: Final = (1, 0, 2, 3)
+_TELLING_TOKENS: Final = 16
+_HARDLY_ANY: Final = 2
+_NEAR: Final = 4
+_LEAST_SECONDS: Final = 1e-5
 _PAIRS: Final = 1024.0  # of a unit, so that coefficients are of one size
 
 
@@ -35,25 +43,55 @@ class StepWork(NamedTuple):
 
 
 class StepCost:
-    """Observe steps; predict once some with and some without prompts have been seen.
+    """Observe steps; predict from the second on.
 
-    Of each kind its own recent steps count: a prompt of a thousand steps must not let fade what
-    decodes alone take.
+    Steps with prompts and those with hardly any token of one count alike, and of each kind recent
+    ones: a prompt of a thousand steps must not let fade what decodes alone take.
     """
 
     def __init__(self) -> None:
         self._kinds: Final = {True: _Observations(), False: _Observations()}
         self._coefficients = [0.0] * _NUM_FEATURES
         self._solved = True
+        self._most_tokens = 0
+        self._least_tokens = 0
 
     @property
     def known(self) -> bool:
-        """Whether predictions rest on observations of both kinds of steps."""
-        return all(kind.num_seen >= _FEW for kind in self._kinds.values())
+        """Whether any step was observed."""
+        return self._most_tokens > 0
+
+    @property
+    def reach(self) -> int:
+        """Tokens of a step up to which predictions are to be trusted: twice the most observed.
+
+        A few tokens may all take the time of one, which says nothing of hundreds.
+        """
+        return max(_TELLING_TOKENS, 2 * self._most_tokens)
+
+    def knows_few(self, num_tokens: int) -> bool:
+        """Whether a step of about so few tokens was observed: of no more than four times as many.
+
+        Hundreds of tokens at once are cheaper each, so that they make a step of few look long.
+        """
+        return self._least_tokens <= _NEAR * num_tokens
+
+    @property
+    def telling_tokens(self) -> int:
+        """Tokens a step is to have so that steps differ enough to tell costs apart; 0 if one had.
+
+        Were all steps alike, so would be what is predicted for any.
+        """
+        return _TELLING_TOKENS if self._most_tokens < _TELLING_TOKENS else 0
 
     def observe(self, work: StepWork, seconds: float) -> None:
         """Take the time of a step into account."""
-        self._kinds[work.num_tokens > work.num_logit_rows].add(_features(work), seconds)
+        scale = 1 / max(seconds, _LEAST_SECONDS)
+        features = tuple(scale * feature for feature in _features(work))
+        prompt_tokens = work.num_tokens - work.num_logit_rows
+        self._kinds[prompt_tokens > _HARDLY_ANY].add(features, scale * seconds)
+        self._most_tokens = max(self._most_tokens, work.num_tokens)
+        self._least_tokens = min(self._least_tokens or work.num_tokens, work.num_tokens)
         self._solved = False
 
     def predict(self, work: StepWork) -> float:
@@ -82,31 +120,43 @@ class StepCost:
             for rows in zip(*(kind.products for kind in both), strict=True)
         ]
         targets = [p + q for p, q in zip(*(kind.targets for kind in both), strict=True)]
-        current = self._coefficients
-        for _ in range(_SWEEPS):
-            for i, (p, q, r, s) in enumerate(products):
-                own = products[i][i]
-                if own > 0:
-                    a, b, c, d = current
-                    rest = targets[i] - (p * a + q * b + r * c + s * d - own * current[i])
-                    current[i] = max(0.0, rest / own)
+        for _ in range(_MOST_SWEEPS):
+            if _sweep(self._coefficients, products, targets):
+                return
+
+
+def _sweep(current: list[float], products: list[list[float]], targets: list[float]) -> bool:
+    """Minimise over one coefficient after another; say whether none changed much."""
+    change = size = 0.0
+    for i in _TOKENS_FIRST:
+        p, q, r, s = products[i]
+        own = products[i][i]
+        if own > 0:
+            a, b, c, d = current
+            rest = targets[i] - (p * a + q * b + r * c + s * d - own * current[i])
+            best = max(0.0, rest / own)
+            change = max(change, abs(best - current[i]) * math.sqrt(own))
+            size = max(size, best * math.sqrt(own))
+            current[i] = best
+    return change <= _SETTLED * size
 
 
 class _Observations:
-    """Sums over the steps of one kind, of which recent ones count more."""
+    """Means over the steps of one kind, of which recent ones count more."""
 
     def __init__(self) -> None:
         self.products: Final = [[0.0] * _NUM_FEATURES for _ in range(_NUM_FEATURES)]
         self.targets: Final = [0.0] * _NUM_FEATURES
-        self.num_seen = 0
+        self._num_seen = 0
 
-    def add(self, features: tuple[float, ...], seconds: float) -> None:
+    def add(self, features: Sequence[float], target: float) -> None:
+        self._num_seen += 1
+        share = max(1 / self._num_seen, _NEWEST)
         for i, left in enumerate(features):
-            self.targets[i] = _KEPT * self.targets[i] + left * seconds
+            self.targets[i] += share * (left * target - self.targets[i])
             products = self.products[i]
             for j, right in enumerate(features):
-                products[j] = _KEPT * products[j] + left * right
-        self.num_seen += 1
+                products[j] += share * (left * right - products[j])
 
 
 def _features(work: StepWork) -> tuple[float, float, float, float]:

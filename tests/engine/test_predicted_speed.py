@@ -58,9 +58,9 @@ class Machine:
 
 
 class Served:
-    """An engine on the machine, which has seen enough steps to predict others."""
+    """An engine on the machine, which has seen enough steps to predict others, unless fresh."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fresh: bool = False) -> None:
         self.machine = Machine()
         self.random = random.Random(0)
         self.ids = itertools.count()
@@ -68,7 +68,7 @@ class Served:
         self.core = EngineCore(
             self.machine, EngineOptions(max_running=16), lambda: self.machine.seconds
         )
-        for _ in range(8):
+        for _ in range(0 if fresh else 8):
             self.timed([(100, 20)])
 
     def add(self, num_in: int, num_out: int) -> GenerationRequest:
@@ -90,9 +90,9 @@ class Served:
     def length(self) -> int:
         return min(max(round(self.random.lognormvariate(4.852, 0.6)), 8), 768)
 
-    def start_decoders(self, count: int) -> None:
+    def start_decoders(self, count: int, num_in: int = 128) -> None:
         """Let so many requests reach their second token."""
-        decoders = [self.add(128, 6000) for _ in range(count)]
+        decoders = [self.add(num_in, 6000) for _ in range(count)]
         while any(decoder.state is not RequestState.DECODE for decoder in decoders):
             self.core.step()
         self.num_decoders = count
@@ -130,6 +130,36 @@ def test_decoders_go_on_while_a_long_prompt_is_computed() -> None:
     assert max(gaps) / without < 2.5
 
 
+@pytest.mark.parametrize("num_alone", [0, 1, 5])
+@pytest.mark.parametrize(("num_decoders", "num_in"), [(8, 128), (8, 20), (8, 1), (1, 128), (1, 3)])
+def test_decoders_go_on_though_the_engine_has_seen_few_steps(
+    num_decoders: int, num_in: int, num_alone: int
+) -> None:
+    served = Served(fresh=True)
+    served.start_decoders(num_decoders, num_in)
+    for _ in range(num_alone):
+        served.gap()
+    prompt = served.add(4000, 1)
+    gaps: list[float] = []
+    while not prompt.finished:
+        gaps.append(served.gap())
+    without = median(served.gap() for _ in range(5))
+
+    assert max(gaps) / without < 2.6
+    # 0.8 ms a token, in seven tenths of what is allowed beyond decodes: attention takes time, too.
+    assert len(gaps) < 4000 * 0.8e-3 / (0.7 * without) + 20
+
+
+@pytest.mark.parametrize("shape", [(128, 64), (1000, 20)])
+def test_prompts_that_come_together_to_a_fresh_engine_wait_no_longer_than_later(
+    shape: tuple[int, int],
+) -> None:
+    served = Served(fresh=True)
+    first, later = served.timed([shape] * 16), served.timed([shape] * 16)
+
+    assert first / later < 1.1
+
+
 @pytest.mark.parametrize("num_decoders", [1, 8])
 def test_a_short_prompt_beside_decoders_is_computed_in_one_step(num_decoders: int) -> None:
     served = Served()
@@ -156,9 +186,9 @@ def test_short_prompts_in_a_row_slow_decoders_no_more_than_agreed() -> None:
             num_answered += 1
             prompt = served.add(100, 1)
 
-    # 1.8 times what decodes are predicted to take. A straight line through this machine's steps
-    # lies up to a seventh above those of 8 tokens. The time of one short prompt comes on top, once.
-    assert sum(gaps) < 8 / 7 * 1.8 * without * len(gaps) + 0.1
+    # Twice what decodes are predicted to take, and a tenth since no straight line goes through all
+    # of this machine's steps. The time of one short prompt comes on top, once.
+    assert sum(gaps) < 1.1 * 2.0 * without * len(gaps) + 0.1
     assert num_answered >= 40
 
 

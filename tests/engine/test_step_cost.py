@@ -55,14 +55,46 @@ def test_without_cost_any_number_fits_and_without_time_none() -> None:
     assert learnt().tokens_within(-1.0, 5) == 0
 
 
-def test_nothing_is_predicted_before_both_kinds_of_steps_were_seen() -> None:
+def test_predictions_begin_with_the_first_step_and_hold_for_twice_its_tokens() -> None:
     cost = StepCost()
-    for _ in range(20):
-        cost.observe(StepWork().with_span(5, 1, 1), 0.01)
     assert not cost.known
-    for _ in range(4):
-        cost.observe(StepWork().with_span(0, 30, 0), 0.04)
+    cost.observe(StepWork().with_span(0, 30, 1), 0.040)
+
     assert cost.known
+    assert cost.predict(StepWork().with_span(0, 30, 1)) == pytest.approx(0.040)
+    assert cost.reach == 60
+
+
+def test_what_few_steps_leave_open_counts_as_the_price_of_tokens() -> None:
+    cost = StepCost()
+    cost.observe(StepWork().with_span(0, 100, 1), 0.100)
+    assert cost.tokens_within(0.010, 0) == pytest.approx(10, rel=0.01)
+    assert cost.predict(StepWork().with_span(100, 1, 1)) < 0.002
+    cost.observe(StepWork().with_span(100, 1, 1), 0.020)
+
+    # What is behind 20 ms for one token is told by steps of one size no more; 100 take 80 more.
+    assert cost.predict(StepWork().with_span(101, 1, 1)) == pytest.approx(0.020, rel=0.02)
+    assert cost.tokens_within(0.008, 0) == pytest.approx(10, rel=0.05)
+
+
+def test_one_slow_step_is_outweighed_by_the_next_ones() -> None:
+    cost = StepCost()
+    cost.observe(StepWork().with_span(0, 500, 1), 5.0)  # weights came from the disk
+    for i in range(10):
+        for length in (1, 20, 60):
+            work = StepWork().with_span(i, length, 1)
+            cost.observe(work, seconds_of(work))
+    work = StepWork().with_span(0, 40, 1)
+
+    assert cost.predict(work) == pytest.approx(seconds_of(work), rel=0.15)
+
+
+def test_a_step_tells_something_before_it_is_trusted() -> None:
+    cost = StepCost()
+    cost.observe(StepWork().with_span(0, 3, 1), 0.010)
+    assert (cost.telling_tokens, cost.reach) == (16, 16)
+    cost.observe(StepWork().with_span(0, 16, 1), 0.011)
+    assert (cost.telling_tokens, cost.reach) == (0, 32)
 
 
 class Clock:
