@@ -4,6 +4,7 @@ DashInferLabError
 ├── ConfigError              an option or environment value that makes no sense
 ├── HubError                 a model could not be found, fetched or verified
 │   └── HubUnreachableError  no network, or the hub does not answer
+├── CacheError               something in the cache could not be removed
 ├── CheckpointError          a model file is missing, truncated or lies about its contents
 ├── UnsupportedModelError    the file is sound but names something this version cannot run
 ├── ConversionError          a checkpoint could not be turned into an artifact
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArtifactError",
+    "CacheError",
     "CheckpointError",
     "ConfigError",
     "ConversionError",
@@ -54,6 +56,10 @@ class HubError(DashInferLabError):
 
 class HubUnreachableError(HubError):
     """There is no network, or the hub does not answer."""
+
+
+class CacheError(DashInferLabError):
+    """Something in the cache could not be removed."""
 
 
 class CheckpointError(DashInferLabError):

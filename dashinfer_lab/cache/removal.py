@@ -18,7 +18,7 @@ from typing import Final
 
 from dashinfer_lab.cache.entries import KINDS, CacheEntry, list_entries
 from dashinfer_lab.config import cache_root
-from dashinfer_lab.errors import ConfigError, HubError
+from dashinfer_lab.errors import CacheError, ConfigError, HubError
 
 __all__ = ["Removed", "clear", "prune", "remove"]
 
@@ -50,7 +50,8 @@ class Removed:
 def remove(names: Sequence[str]) -> list[Removed]:
     """Remove models by the names that `list_entries` gives, or by their paths.
 
-    Raises HubError, before anything is removed, where one of them names no model of the cache.
+    Raises HubError, before anything is removed, where one of them names no model of the cache;
+    CacheError for one that a link leads out of it, or that the system does not let go.
     """
     entries = list_entries()
     chosen = [_named(name, entries) for name in names]
@@ -62,7 +63,7 @@ def remove(names: Sequence[str]) -> list[Removed]:
 def clear(kind: str) -> list[Removed]:
     """Remove everything of one of `KINDS` but what another process is making.
 
-    Raises ConfigError for an unknown kind.
+    Raises ConfigError for an unknown kind, and CacheError as `remove` does.
     """
     if kind not in KINDS:
         raise ConfigError(f"the cache has no kind {kind!r}; it is one of {', '.join(KINDS)}")
@@ -80,7 +81,8 @@ def clear(kind: str) -> list[Removed]:
 def prune(now: float) -> list[Removed]:
     """Remove what cut fetches, conversions and removals have left; `now` as `time.time` gives it.
 
-    A fetch that was cut can go on from what it left, until that is pruned.
+    A fetch that was cut can go on from what it left, until that is pruned. Raises CacheError as
+    `remove` does.
     """
     stale = [path for pattern in _LOCKED_WHILE_MADE for path in _glob(pattern)]
     stale = [path for path in stale if not _is_locked(path)]
@@ -107,10 +109,10 @@ def _glob(pattern: str) -> Iterator[Path]:
 
 
 def _require_inside(path: Path) -> None:
-    """Raise HubError unless `path` is below the cache's root, links followed."""
+    """Raise CacheError unless `path` is below the cache's root, links followed."""
     root, parent = cache_root().resolve(), path.parent.resolve()
     if parent != root and not parent.is_relative_to(root):
-        raise HubError(
+        raise CacheError(
             f"{path} lies in {parent}, outside the cache {root}, by way of a link: nothing was "
             "removed. Remove it there yourself."
         )
@@ -119,11 +121,17 @@ def _require_inside(path: Path) -> None:
 def _removed(name: str, path: Path) -> Removed:
     num_bytes = _tree_bytes(path)
     doomed = path.with_name(f"{_REMOVING}{secrets.token_hex(8)}")
-    path.rename(doomed)
-    if doomed.is_dir() and not doomed.is_symlink():
-        shutil.rmtree(doomed)
-    else:
-        doomed.unlink()
+    try:
+        path.rename(doomed)
+        if doomed.is_dir() and not doomed.is_symlink():
+            shutil.rmtree(doomed)
+        else:
+            doomed.unlink()
+    except OSError as error:
+        raise CacheError(
+            f"{path} cannot be removed: {error.strerror or error}; allow writing in {path.parent} "
+            "and below it, then repeat"
+        ) from error
     _remove_empty(path.parent)
     return Removed(name, path, num_bytes)
 

@@ -27,6 +27,7 @@ from dashinfer_lab.cli.info import info
 from dashinfer_lab.cli.messages import choose_language, language, text
 from dashinfer_lab.cli.models import models
 from dashinfer_lab.cli.output import print_error, print_json, remark
+from dashinfer_lab.cli.plain_usage import spell_plainly
 from dashinfer_lab.cli.profile import profile
 from dashinfer_lab.cli.pull import pull
 from dashinfer_lab.cli.quickstart import quickstart
@@ -132,6 +133,7 @@ def _asked_language(given: Sequence[str]) -> Language | None:
 def _ended(given: list[str], *, as_json: bool) -> int:
     """Run the command that `given` names and return the exit code."""
     command = get_command(build())
+    spell_plainly(command)
     if language() == "zh":
         say_help_in_chinese(command)
     try:

@@ -12,6 +12,7 @@ import typer
 from dashinfer_lab.cli.messages import language, text
 from dashinfer_lab.cli.options import AsJson, Model, Weights
 from dashinfer_lab.cli.output import print_json, remark
+from dashinfer_lab.config import expanded
 from dashinfer_lab.errors import ConversionError
 from dashinfer_lab.progress import load_bars
 
@@ -22,7 +23,9 @@ def convert(
     model: Model,
     output: Annotated[Path, typer.Argument(metavar="OUTPUT", help="Directory to make.")],
     weights: Weights = "a16w8",
-    overwrite: Annotated[bool, typer.Option(help="Replace a model that OUTPUT holds.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model that OUTPUT holds.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Convert MODEL into OUTPUT: an ONNX graph, its weights, the tokenizer."""
@@ -35,22 +38,25 @@ def convert(
         source = resolve(model, progress.fetch)
     if is_artifact(source):
         raise ConversionError(f"{source} is converted already: give the checkpoint it is made from")
+    is_there = not overwrite and is_artifact(expanded(output))  # any other one is refused
     with closing(open_checkpoint(source)) as checkpoint, load_bars(language()) as progress:
         artifact = convert_checkpoint(
             checkpoint, output, weights, progress=progress.convert, overwrite=overwrite
         )
-    seconds = perf_counter() - begin
+    seconds, scheme = perf_counter() - begin, artifact.metadata["scheme"]
     if as_json:
         print_json(
             {
                 "model": model,
                 "path": str(artifact.directory),
-                "scheme": artifact.metadata["scheme"],
+                "scheme": scheme,
                 "source": artifact.metadata["source"],
                 "weight_bytes": artifact.num_bytes,
                 "convert_s": seconds,
+                "was_there": is_there,
             }
         )
     else:
-        remark(text("convert.done", scheme=artifact.metadata["scheme"], seconds=seconds))
+        done = "convert.already" if is_there else "convert.done"
+        remark(text(done, scheme=scheme, seconds=seconds))
         print(artifact.directory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dashinfer_lab.cli.messages import text
+from dashinfer_lab.cli.messages import language, spoken, text
 from dashinfer_lab.cli.options import AsJson
 from dashinfer_lab.cli.output import print_json, print_rows
 from dashinfer_lab.diagnostics import diagnose
@@ -22,9 +22,19 @@ def info(as_json: AsJson = False) -> None:
 
 
 def _rows(facts: Mapping[str, Mapping[str, object]]) -> Iterator[tuple[str, str]]:
+    from dashinfer_lab.engine.auto_weights import rule
+
+    reasons = {"reason": _threads_reason(facts["threads"]), "auto": rule(language=language())}
     for topic, values in facts.items():
         for name, value in values.items():
-            yield _label(topic, name), _text(value)
+            yield _label(topic, name), reasons.get(name) or spoken(value)
+
+
+def _threads_reason(facts: Mapping[str, object]) -> str:
+    """Say in the language of the command what `ThreadPlan.reason` says."""
+    quota = facts["cgroup_quota"]
+    limit = text("info.no_quota") if quota is None else text("info.quota", quota=quota)
+    return text("info.reason", limit=limit, **facts)
 
 
 def _label(topic: str, name: str) -> str:
@@ -32,9 +42,3 @@ def _label(topic: str, name: str) -> str:
     if topic == "versions":
         return f"{text('info.versions')}.{name}"
     return text(f"info.{topic}.{name}")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "none" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""A model for a command: bars while it is fetched and converted, and why its weights are so."""
+"""A model for a command: bars while it is fetched and converted, and what "auto" chose."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dashinfer_lab.cli.output import remark
 from dashinfer_lab.progress import load_bars
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from dashinfer_lab.llm import LLM
@@ -26,7 +27,7 @@ def load(
     as_json: bool,
     autotune: bool | Literal["again"] = False,
 ) -> LLM:
-    """Load MODEL; where "auto" chose, say on stderr what and why, unless `as_json` will."""
+    """Load MODEL; where "auto" chose, say on stderr what in one line, unless `as_json` will."""
     from dashinfer_lab import LLM
 
     with load_bars(language()) as progress:
@@ -39,20 +40,22 @@ def load(
             chat_template=chat_template,
             autotune=autotune,
         )
-    if weights == "auto" and not as_json:
-        remark(text("load.weights", reason=_reason(llm)))
-    if kv_cache_dtype == "auto" and not as_json:
-        remark(text("load.kv_cache", reason=llm.kv_choice.reason(language())))
+    if not as_json:
+        chosen = list(_chosen(llm, weights, kv_cache_dtype))
+        if chosen:
+            remark(text("load.chosen", chosen=text("load.and").join(chosen), model=model))
     return llm
 
 
-def _reason(llm: LLM) -> str:
-    """Say in the language of the command why "auto" chose the weights."""
-    from dashinfer_lab.engine.auto_weights import explain
+def _chosen(llm: LLM, weights: str, kv_cache_dtype: str) -> Iterator[str]:
+    """Yield what "auto" chose of the two, and why, each in a clause."""
+    from dashinfer_lab.engine.auto_weights import explain_briefly
 
-    if language() == "en":
-        return llm.weights_reason
-    return explain(llm.artifact, "auto", llm.isa, llm.threads, language())
+    if weights == "auto":
+        reason = explain_briefly(llm.artifact, llm.isa, llm.threads, language())
+        yield text("load.weights", reason=reason)
+    if kv_cache_dtype == "auto":
+        yield text("load.kv_cache", reason=llm.kv_choice.brief(language()))
 
 
 def weights_facts(llm: LLM) -> dict[str, object]:

@@ -1,18 +1,19 @@
 """What the commands say, in English and Chinese; knows no command, and prints nothing.
 
 `--json` and the detail of an error stay English: in Chinese, its kind and what to do come before.
-`help_words` has the help texts.
+`help_words` has the help texts, `error_words` the kinds of errors.
 """
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
+from dashinfer_lab.cli.error_words import ERROR_HEADINGS
 from dashinfer_lab.config import Language
 from dashinfer_lab.log_words import log_in
 
-__all__ = ["SENTENCES", "Sentence", "choose_language", "error_text", "language", "text"]
+__all__ = ["SENTENCES", "Sentence", "choose_language", "error_text", "language", "spoken", "text"]
 
 
 class Sentence(NamedTuple):
@@ -37,14 +38,15 @@ Ctrl-C 停止当前回答，已显示的部分保留在对话中。"""
 
 _QUICKSTART = {
     "quickstart.fetch": Sentence(
-        "[1/3] Fetching {model}, once ...", "[1/3] 下载 {model}，仅需一次 ..."
+        "[1/3] {model}; the first time, it is fetched ...", "[1/3] {model}；首次使用时下载 ..."
     ),
     "quickstart.local": Sentence("[1/3] On this machine:", "[1/3] 本机已有："),
     "quickstart.embedded": Sentence(
         "SmolLM2-135M-Instruct (Apache-2.0, {size})", "SmolLM2-135M-Instruct（Apache-2.0，{size}）"
     ),
     "quickstart.convert": Sentence(
-        "[2/3] Converting to {weights}, once ...", "[2/3] 转换为 {weights}，仅需一次 ..."
+        "[2/3] To {weights}; the first time, it is converted ...",
+        "[2/3] 转换为 {weights}；仅首次需要 ...",
     ),
     "quickstart.converted": Sentence("[2/3] Converted already.", "[2/3] 已是转换后的模型。"),
     "quickstart.load": Sentence(
@@ -229,9 +231,26 @@ _SHOW = {
 _WORK = {
     "load.weights": Sentence("weights {reason}", "权重 {reason}"),
     "load.kv_cache": Sentence("keys and values {reason}", "键和值 {reason}"),
+    "load.and": Sentence("; ", "；"),
+    "load.chosen": Sentence(
+        "{chosen} (more: dashinfer-lab show {model})", "{chosen}（详见 dashinfer-lab show {model}）"
+    ),
     "convert.done": Sentence(
         "converted to {scheme} in {seconds:.1f} s", "已转换为 {scheme}，用时 {seconds:.1f} 秒"
     ),
+    "convert.already": Sentence(
+        "it holds this model in {scheme} already: nothing was done (--overwrite converts anew)",
+        "其中已有此模型的 {scheme} 转换结果，未做任何改动（--overwrite 可重新转换）",
+    ),
+}
+
+_INFO = {
+    "info.reason": Sentence(
+        "the smallest of affinity to {affinity} CPUs, {physical_cores} physical cores, {limit}",
+        "取以下最小者：可用 {affinity} 个 CPU，{physical_cores} 个物理核心，{limit}",
+    ),
+    "info.quota": Sentence("cgroup quota of {quota:g} CPUs", "cgroup 配额 {quota:g} 个 CPU"),
+    "info.no_quota": Sentence("no cgroup quota", "无 cgroup 配额"),
 }
 
 _INFO_ZH = {
@@ -258,61 +277,13 @@ _INFO_ZH = {
     "paths.embedded_model": "路径.内置模型",
 }
 
+_VALUES = {
+    "value.yes": Sentence("yes", "是"),
+    "value.no": Sentence("no", "否"),
+    "value.none": Sentence("none", "无"),
+}
+
 _USAGE = {"usage": Sentence("wrong usage:", "错误：命令用法不对，可用 --help 查看说明")}
-
-_ERRORS_ZH = {
-    "BaseException": "操作失败",
-    "KeyboardInterrupt": "已中断",
-    "MemoryError": "内存不足",
-    "OSError": "系统错误",
-    "DashInferLabError": "操作失败",
-    "ConfigError": "选项或环境变量的值不合理",
-    "HubError": "找不到模型，或无法下载、校验模型",
-    "HubUnreachableError": "没有网络，或模型站点没有响应",
-    "CheckpointError": "模型文件缺失、被截断或内容不符",
-    "UnsupportedModelError": "模型文件完好，但此版本不支持其中的内容",
-    "ConversionError": "无法转换该检查点",
-    "ArtifactError": "转换后的模型已损坏，或来自其他格式版本",
-    "TokenizerError": "分词器文件或对话模板不可用",
-    "RequestError": "请求被拒绝，其他请求不受影响",
-    "EngineError": "引擎无法服务",
-    "EngineClosedError": "引擎已关闭",
-    "EngineBusyError": "引擎队列已满",
-    "DeadlineError": "请求超过期限而终止，其他请求继续",
-    "NonFiniteError": "请求遇到 NaN 或无穷大而终止，其他请求继续",
-    "SamplingError": "请求已无可选的词元而终止，其他请求继续",
-    "JitKernelsError": "无法为本机编译或运行内核",
-}
-
-_REMEDIES_ZH = {
-    "MemoryError": "请换用更小的权重格式（--weights a16w4）或更短的上下文，或关闭其他程序",
-    "OSError": "请检查路径、权限和磁盘空间",
-    "ConfigError": "请按下面的说明修改该值；--help 列出可用的选项",
-    "HubError": "请核对名称或路径；dashinfer-lab list 列出已有的模型，"
-    "内置模型 smollm2-135m 无需下载站点",
-    "HubUnreachableError": "请检查网络，或设置 MODELSCOPE_ENDPOINT、HF_ENDPOINT 指向可用的镜像；"
-    "已下载的部分会保留，内置模型 smollm2-135m 无需网络",
-    "CheckpointError": "请重新下载下面提到的文件（dashinfer-lab pull）",
-    "UnsupportedModelError": "请换用 dashinfer-lab models 列出的架构，"
-    "或该模型未量化的 safetensors 版本",
-    "ConversionError": "请检查下面提到的张量或输出目录",
-    "ArtifactError": "请重新转换该模型（dashinfer-lab convert）",
-    "TokenizerError": "请补上缺失的文件，或用 --chat-template 提供模板",
-    "RequestError": "请按下面的说明修改请求",
-    "EngineClosedError": "请重新加载模型",
-    "EngineBusyError": "请稍后重试",
-    "DeadlineError": "请放宽期限，或减少要生成的词元",
-    "NonFiniteError": "请换用 fp32 或 bf16 权重，或检查模型文件是否损坏",
-    "SamplingError": "请放宽对词元的限制",
-    "JitKernelsError": "请用 dashinfer-lab info 查看本机的指令集和版本",
-}
-"""What can be done, where the detail of an error, which follows, says it in English."""
-
-
-def _heading(name: str, chinese: str) -> str:
-    remedy = _REMEDIES_ZH.get(name)
-    return chinese if remedy is None else f"{chinese}。{remedy}"
-
 
 SENTENCES: Final[dict[str, Sentence]] = {
     **_QUICKSTART,
@@ -326,12 +297,12 @@ SENTENCES: Final[dict[str, Sentence]] = {
     **_STORED,
     **_SHOW,
     **_WORK,
+    **_VALUES,
+    **_INFO,
     **{f"info.{name}": Sentence(name, chinese) for name, chinese in _INFO_ZH.items()},
     **{
-        f"error.{name}": Sentence(
-            "error: {message}", f"错误：{_heading(name, chinese)}\n{{message}}"
-        )
-        for name, chinese in _ERRORS_ZH.items()
+        f"error.{name}": Sentence("error: {message}", f"错误：{chinese}\n{{message}}")
+        for name, chinese in ERROR_HEADINGS.items()
     },
 }
 """Every sentence, by key."""
@@ -348,6 +319,17 @@ def choose_language(language: Language) -> None:
 def language() -> Language:
     """Language spoken now."""
     return _LANGUAGE.get()
+
+
+def spoken(value: object) -> str:
+    """Return `value` as a person reads it: yes, no or none in the language, a list by its items."""
+    if value is None:
+        return text("value.none")
+    if isinstance(value, bool):
+        return text("value.yes" if value else "value.no")
+    if isinstance(value, list):
+        return " ".join(map(str, cast("list[object]", value)))
+    return str(value)
 
 
 def text(key: str, **values: object) -> str:

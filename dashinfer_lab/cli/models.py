@@ -20,7 +20,7 @@ __all__ = ["models"]
 
 _ModelType = Annotated[
     str | None,
-    typer.Argument(metavar="[MODEL_TYPE]", help="Name the test of each format of this one."),
+    typer.Argument(metavar="MODEL_TYPE", help="Name the test of each format of this one."),
 ]
 
 

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashinfer_lab.cli.messages import language, text
+from dashinfer_lab.cli.messages import language, spoken, text
 from dashinfer_lab.cli.options import AsJson, Model
 from dashinfer_lab.cli.output import print_json, print_rows
 from dashinfer_lab.progress import load_bars
 
 if TYPE_CHECKING:
-    from dashinfer_lab.config import ModelConfig
+    from dashinfer_lab.config import Language, ModelConfig
 
 __all__ = ["show"]
 
@@ -27,7 +27,8 @@ def show(model: Model, as_json: AsJson = False) -> None:
     with load_bars(language()) as progress:
         path = resolve(model, progress.fetch)
     is_converted = is_artifact(path)
-    facts, graph = _converted(path) if is_converted else _checkpoint(path)
+    describe = _converted if is_converted else _checkpoint
+    facts, graph = describe(path, "en" if as_json else language())
     facts = {"model": model, "path": str(path), **facts}
     if as_json:
         print_json({**facts, "graph": graph})
@@ -38,7 +39,7 @@ def show(model: Model, as_json: AsJson = False) -> None:
     print(graph)
 
 
-def _converted(path: Path) -> tuple[dict[str, object], str]:
+def _converted(path: Path, spoken_in: Language) -> tuple[dict[str, object], str]:
     from dashinfer_lab.convert import Artifact
     from dashinfer_lab.engine.auto_weights import explain
     from jit_kernels.isa import detect
@@ -50,7 +51,9 @@ def _converted(path: Path) -> tuple[dict[str, object], str]:
         "kind": "converted",
         "scheme": about["scheme"],
         "weight_bytes": artifact.num_bytes,
-        "weights_reason": explain(artifact, "auto", detect().name, thread_plan().threads),
+        "weights_reason": explain(
+            artifact, "auto", detect().name, thread_plan().threads, spoken_in
+        ),
         "source": about["source"],
         "revision": about["revision"],
         "licence": about.get("licence") or None,
@@ -59,7 +62,7 @@ def _converted(path: Path) -> tuple[dict[str, object], str]:
     return facts, _graph(artifact.config, about["scheme"])
 
 
-def _checkpoint(path: Path) -> tuple[dict[str, object], str]:
+def _checkpoint(path: Path, spoken_in: Language) -> tuple[dict[str, object], str]:
     from dashinfer_lab.engine.auto_weights import choice_for
     from dashinfer_lab.hub import model_config, open_checkpoint
 
@@ -67,7 +70,7 @@ def _checkpoint(path: Path) -> tuple[dict[str, object], str]:
         closing(open_checkpoint(path)) as checkpoint,
         tempfile.TemporaryDirectory() as folder,
     ):
-        stored, choice = checkpoint.stored_bytes(), choice_for(checkpoint)
+        stored, choice = checkpoint.stored_bytes(), choice_for(checkpoint, language=spoken_in)
         config = model_config(checkpoint.config)
         checkpoint.write_tokenizer(Path(folder))
         facts: dict[str, object] = {
@@ -111,7 +114,7 @@ def _text(name: str, value: object) -> str:
     if name == "weight_bytes" and isinstance(value, int):
         return f"{value / 1e6:.1f} MB"
     if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
+        return ", ".join(f"{key} {spoken(each)}" for key, each in value.items())
     if name == "kind":
         return text(f"show.kind.{value}")
     return text("show.unknown") if value is None else str(value)

@@ -33,6 +33,7 @@ __all__ = [
     "choice_for",
     "choose_weights",
     "explain",
+    "explain_briefly",
     "keep_bandwidth",
     "kept_bandwidth",
     "rule",
@@ -54,9 +55,10 @@ _WEIGHT_FILES: Final = (".safetensors", ".gguf")
 
 @dataclass(frozen=True, slots=True)
 class WeightsChoice:
-    """A scheme, and in a sentence or two why it was chosen."""
+    """A scheme, and why it was chosen: `why` in a clause, `reason` in a sentence or two."""
 
     scheme: str
+    why: str
     reason: str
 
 
@@ -90,15 +92,14 @@ def choose_weights(
         why = say("slow", language)
     else:
         why = say("fewer", language, times=needed["fp32"] / needed[quantised])
-    if scheme == "a16w8:32":
-        why = say("blocks", language, why=why)
+    longer = say("blocks", language, why=why) if scheme == "a16w8:32" else why
     read, free = _BYTES[scheme] * met, available_bytes / 1e6
     figures = say("figures", language, needed=read / 1e6, free=free)
     if met < num_parameters:
         figures = say("experts", language, whole=needed[scheme] / 1e6, figures=figures)
     speed = _speed(read, bandwidth_gbs, language)
-    reason = say("whole", language, scheme=scheme, why=why, figures=figures, speed=speed)
-    return WeightsChoice(scheme, reason)
+    reason = say("whole", language, scheme=scheme, why=longer, figures=figures, speed=speed)
+    return WeightsChoice(scheme, why, reason)
 
 
 def _speed(bytes_per_token: float, bandwidth_gbs: float | None, language: Language) -> str:
@@ -145,17 +146,14 @@ def choice_for(
     )
 
 
-def rule(threads: int | None = None) -> str:
+def rule(threads: int | None = None, language: Language = "en") -> str:
     """Say in a sentence what "auto" takes on this machine, for models that fit."""
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
     bytes_saved = _BYTES["fp32"] - _BYTES["a16w8"]
     unnoticed = _UNNOTICED_SECONDS * (bandwidth or 0) * 1e9 / bytes_saved
     most = max(_TINY_PARAMETERS, unnoticed) / 1e6
-    measured = f"{bandwidth:.1f} GB/s were measured" if bandwidth else "no bandwidth was measured"
-    return (
-        f"a16w8, in groups of 32 for a GGUF file quantised in blocks of 32; fp32 up to {most:.0f} "
-        f"million parameters ({measured})"
-    )
+    measured = say("measured" if bandwidth else "none_measured", language, bandwidth=bandwidth)
+    return say("rule", language, millions=most, measured=measured)
 
 
 def explain(
@@ -167,19 +165,32 @@ def explain(
         why = say("asked", language, scheme=scheme)
         bits = _COARSE.get(scheme.partition(":")[0])
         return why if bits is None else say("coarse", language, why=why, bits=bits)
+    choice = _choice_now(artifact, isa, threads, language)
+    if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
+        return choice.reason
+    return say("otherwise", language, scheme=scheme, reason=choice.reason)
+
+
+def explain_briefly(artifact: Artifact, isa: str, threads: int, language: Language = "en") -> str:
+    """Say in a clause why a model that was loaded with "auto" has the scheme it has."""
+    scheme = artifact.metadata["scheme"]
+    choice = _choice_now(artifact, isa, threads, language)
+    if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
+        return say("brief", language, scheme=choice.scheme, why=choice.why)
+    return say("converted", language, scheme=scheme)
+
+
+def _choice_now(artifact: Artifact, isa: str, threads: int, language: Language) -> WeightsChoice:
+    """Choose for what `artifact` was made from, with this machine's memory and bandwidth."""
     counts = _parameters(artifact)
-    bandwidth = kept_bandwidth(isa, threads)
-    choice = choose_weights(
+    return choose_weights(
         sum(counts.values()),
         available_bytes(),
-        bandwidth,
+        kept_bandwidth(isa, threads),
         num_met=_met(counts, artifact.config.experts),
         stored_as=artifact.metadata.get("stored_as", "").split(),
         language=language,
     )
-    if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
-        return choice.reason
-    return say("otherwise", language, scheme=scheme, reason=choice.reason)
 
 
 def _parameters(artifact: Artifact) -> dict[str, int]:

@@ -25,6 +25,7 @@ _WORDS: Final[dict[str, tuple[str, str]]] = {
         "{why}；检查点本身按 32 个一块量化，取同样的分组几乎没有损失",
     ),
     "whole": ("{scheme}: {why}; {figures}; {speed}", "{scheme}：{why}；{figures}；{speed}"),
+    "brief": ("{scheme}: {why}", "{scheme}：{why}"),
     "figures": (
         "a token reads about {needed:.0f} MB of weights, {free:.0f} MB of memory are free",
         "每个词元约读取 {needed:.0f} MB 权重，空闲内存 {free:.0f} MB",
@@ -46,10 +47,19 @@ _WORDS: Final[dict[str, tuple[str, str]]] = {
         "{why}; activations of {bits} bits change answers, prompts are computed faster",
         "{why}；激活值只有 {bits} 位，会改变回答，但提示词算得更快",
     ),
+    "converted": ("{scheme}: the model was converted so", "{scheme}：模型转换时如此"),
     "otherwise": (
         '{scheme}: the model was converted so; "auto" would now take {reason}',
         "{scheme}：模型转换时如此；现在“auto”会选择 {reason}",
     ),
+    "rule": (
+        "a16w8, in groups of 32 for a GGUF file quantised in blocks of 32; fp32 up to "
+        "{millions:.0f} million parameters ({measured})",
+        "a16w8，对按 32 个一块量化的 GGUF 文件取 32 个一组；参数不超过 {millions:.0f} 百万时取 fp32"
+        "（{measured}）",
+    ),
+    "measured": ("{bandwidth:.1f} GB/s were measured", "实测带宽 {bandwidth:.1f} GB/s"),
+    "none_measured": ("no bandwidth was measured", "尚未测量带宽"),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dashinfer_lab.cache import KINDS, clear, list_entries, prune, remove, usage
 from dashinfer_lab.convert import converted
-from dashinfer_lab.errors import ConfigError, HubError
+from dashinfer_lab.errors import CacheError, ConfigError, HubError
 from dashinfer_lab.hub import snapshots
 from dashinfer_lab.hub.embedded import EMBEDDED_MODELS
 from dashinfer_lab.hub.hub_client import HubFile, Listing
@@ -135,12 +135,23 @@ def test_nothing_is_removed_through_a_link_that_leads_out(
     cache.mkdir()
     (cache / kind).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
 
-    with pytest.raises(HubError, match="outside the cache"):
+    with pytest.raises(CacheError, match="outside the cache"):
         clear(kind)
     if kind == "objects":
-        with pytest.raises(HubError, match="outside the cache"):
+        with pytest.raises(CacheError, match="outside the cache"):
             prune(9 * HOUR)
     assert kept.is_file()
+
+
+def test_what_may_not_be_removed_is_named(pulled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, _: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "rename", refuse)
+
+    with pytest.raises(CacheError, match=r"cannot be removed: Permission denied; allow writing in"):
+        clear("models")
+    assert pulled.is_dir()
 
 
 def test_a_kind_is_cleared_alone(pulled: Path, cache: Path) -> None:

@@ -62,6 +62,7 @@ def test_a_converted_directory_runs_like_its_source(shell: Shell, tmp_path: Path
     target = tmp_path / "converted"
     scheme = ("--weights", "a16w8:32")  # what "auto" takes for this file
     made = json.loads(shell("convert", "smollm2-135m", str(target), *scheme, "--json").out)
+    same = shell("convert", "smollm2-135m", str(target), *scheme)
     again = shell("convert", "smollm2-135m", str(target), "--weights", "bf16")
 
     answers = [
@@ -70,7 +71,9 @@ def test_a_converted_directory_runs_like_its_source(shell: Shell, tmp_path: Path
     ]
 
     assert made["path"] == str(target)
-    assert made["scheme"] == "a16w8:32"
+    assert (made["scheme"], made["was_there"]) == ("a16w8:32", False)
+    assert "already: nothing was done" in same.err
+    assert same.out == f"{target}\n"
     assert answers[0] == answers[1]
     assert again.code == 1
     assert str(target) in again.err

@@ -28,6 +28,19 @@ def test_info_for_people_says_the_same(shell: Shell) -> None:
     assert any(line.split() == ["cpu.isa", facts["cpu"]["isa"]] for line in lines)
 
 
+def test_info_in_chinese_has_no_english_word_for_a_person(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASHINFER_LAB_CACHE", str(tmp_path))
+    lines = shell("--lang", "zh", "info").out.splitlines()
+    values = dict(line.split("  ", 1) for line in lines)
+
+    assert values["路径.缓存可写"].strip() == "是"
+    assert "个物理核心" in values["线程.原因"]
+    assert "尚未测量带宽" in values["权重.自动选择"]
+    assert not {"True", "False", "None", "none"} & {value.strip() for value in values.values()}
+
+
 def test_info_names_the_cache_that_the_environment_chose(
     shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

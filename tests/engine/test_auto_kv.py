@@ -38,6 +38,8 @@ def test_the_most_exact_format_that_fits_is_taken(room: int, kept: str, word: st
     assert choice.reason().startswith(f"{kept}: ")
     assert word in choice.reason()
     assert choice.reason("zh").startswith(f"{kept}：")
+    usual = f"fp32: {SIZES['fp32'] / 1e6:.0f} MB for {TOKENS} tokens of context"
+    assert choice.brief() == (usual if kept == "fp32" else choice.reason())
 
 
 def test_memory_that_is_given_holds_as_many_tokens_as_fit() -> None:

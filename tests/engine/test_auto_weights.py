@@ -14,6 +14,7 @@ from dashinfer_lab.engine.auto_weights import (
     auto_scheme,
     choice_for,
     choose_weights,
+    explain_briefly,
     keep_bandwidth,
     kept_bandwidth,
 )
@@ -149,6 +150,8 @@ def test_the_reason_is_told_in_chinese_too() -> None:
     assert set(re.findall(r"\d+ MB|[\d.]+ GB/s", chinese.reason)) == set(
         re.findall(r"\d+ MB|[\d.]+ GB/s", english.reason)
     )
+    assert english.reason.startswith(f"{english.scheme}: {english.why}; ")
+    assert chinese.reason.startswith(f"{chinese.scheme}：{chinese.why}；")
 
 
 @pytest.mark.slow
@@ -186,8 +189,11 @@ def test_a_loaded_model_says_why(tmp_path: Path) -> None:
     with LLM(tmp_path / "model") as llm:
         assert llm.artifact.metadata["scheme"] == "fp32"
         assert llm.weights_reason.startswith("fp32: the model is tiny; a token reads about")
+        assert explain_briefly(llm.artifact, llm.isa, llm.threads) == "fp32: the model is tiny"
     with LLM(tmp_path / "model", weights="bf16") as llm:
         assert llm.weights_reason == "bf16: it was asked for"
+        brief = explain_briefly(llm.artifact, llm.isa, llm.threads, "zh")
+        assert brief == "bf16：模型转换时如此"
 
 
 def test_what_auto_would_read_does_not_depend_on_how_a_model_was_converted(tmp_path: Path) -> None:
