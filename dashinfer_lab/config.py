@@ -39,9 +39,11 @@ _MODELSCOPE_WORKSPACE = Path("/mnt/workspace")
 class RopeConfig:
     """Rotary position embedding: base, share of the head that turns, and scaling.
 
-    scaling: "none", "linear", "llama3", "yarn", or "dynamic", which changes nothing within the
-    context length.  factor, original_length: how far positions were stretched, and from how many.
-    attention_factor: multiplies cosine and sine.  The others are named as in config.json.
+    scaling: "none", "linear", "llama3", "yarn", "longrope", or "dynamic", which changes nothing
+    within the context length.  factor, original_length: how far positions were stretched, and from
+    how many.  attention_factor: multiplies cosine and sine.  short_factors, long_factors: what
+    LongRoPE divides each pair's frequency by within original_length, and beyond it.  The others are
+    named as in config.json.
     """
 
     theta: float = 10000.0
@@ -56,6 +58,8 @@ class RopeConfig:
     beta_fast: float = 32.0
     beta_slow: float = 1.0
     truncate: bool = True
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,22 @@ class ModelConfig:
     def num_rotary_stages(self) -> int:
         """How many bases of rotation prompts of different lengths have, 1 for most models."""
         return 1 + ntk_stage(self.context_length, self.ntk_length)
+
+    @property
+    def num_short_rows(self) -> int:
+        """Positions that have LongRoPE's short angles beside the long ones; 0 for most models."""
+        original = self.rope.original_length
+        has_both = self.rope.scaling == "longrope" and original < self.context_length
+        return original if has_both else 0
+
+    @property
+    def num_rotary_rows(self) -> int:
+        """Rows of the rotary tables: every stage's positions, then the short ones."""
+        return self.context_length * self.num_rotary_stages + self.num_short_rows
+
+    def first_rotary_row(self, served_length: int) -> int:
+        """Row of position 0 where so many positions are served."""
+        return self.context_length if served_length <= self.num_short_rows else 0
 
     def rope_of(self, layer: int) -> RopeConfig:
         """Rotary embedding of that layer."""

@@ -31,6 +31,10 @@ CHINESE: Final = {
         "activations are rounded to %d bits, which changes answers; a16w8 and a16w4 keep 16 bits "
         "and decode as fast": "激活值被舍入到 %d 位，会改变回答；a16w8 和 a16w4 保留 16 位，"
         "解码同样快",
+        "positions turn by LongRoPE's long factors, for contexts above %d tokens; "
+        "context_length=%d or less takes the short ones, which short prompts were trained "
+        "with": "位置按 LongRoPE 的长因子旋转，适用于超过 %d 个词元的上下文；"
+        "context_length=%d 或更小时采用短因子，短提示词是以它训练的",
     },
     "dashinfer_lab.engine.processed": {
         "a request has logits_processors: its every token waits for Python, and so do those of "

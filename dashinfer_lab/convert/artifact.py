@@ -31,8 +31,9 @@ __all__ = [
     "is_artifact",
 ]
 
-FORMAT_VERSION: Final = (1, 3)
-"""1.1: scaled rotary.  1.2: weights of 4 bits.  1.3: windows, soft caps, ALiBi, LogN, experts."""
+FORMAT_VERSION: Final = (1, 4)
+"""1.1: scaled rotary.  1.2: weights of 4 bits.  1.3: windows, soft caps, ALiBi, LogN, experts.
+1.4: LongRoPE."""
 
 GRAPH_FILE = "model.dimodel"
 WEIGHTS_FILE = "model.ditensors"
@@ -199,9 +200,9 @@ def config_to_json(config: ModelConfig) -> str:
 def _config_from_json(path: Path, text: str) -> ModelConfig:
     try:
         values: dict[str, Any] = json.loads(text)
-        rope = RopeConfig(**values.pop("rope"))
+        rope = _rope(values.pop("rope"))
         local = values.pop("local_rope", None)
-        local_rope = RopeConfig(**local) if local else None
+        local_rope = _rope(local) if local else None
         by_layer = {key: tuple(values.pop(key, ())) for key in ("windows", "local_layers")}
         experts = _experts(values.pop("experts", None))
         config = ModelConfig(
@@ -217,6 +218,11 @@ def _config_from_json(path: Path, text: str) -> ModelConfig:
         return config
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{path}: its model configuration is unreadable ({error})") from error
+
+
+def _rope(values: dict[str, Any]) -> RopeConfig:
+    factors = {key: tuple(values.pop(key, ())) for key in ("short_factors", "long_factors")}
+    return RopeConfig(**factors, **values)
 
 
 def _experts(values: dict[str, Any] | None) -> ExpertConfig | None:

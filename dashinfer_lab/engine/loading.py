@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from dashinfer_lab.config import cache_root
+from dashinfer_lab.config import ModelConfig, cache_root
 from dashinfer_lab.engine.auto_kv import KvChoice, choose_kv_format, require_kv_dtype
 from dashinfer_lab.engine.runner import CompiledRunner, page_bytes
 from dashinfer_lab.errors import ConfigError
@@ -106,6 +106,7 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
     )
     plan = cached_plan(artifact, limits, cache_root() / "lowered")
     _warn_of_coarse_activations(plan)
+    _say_which_angles(artifact.config, context_length)
     artifact.prefault()
     num_pages = _num_pages(plan, context_length, options.kv_cache_bytes)
     pool = Pool(threads.threads, compiler_for(isa, cache_root() / "objects"))
@@ -155,6 +156,22 @@ def _warn_of_coarse_activations(plan: ProgramPlan) -> None:
             "bits and decode as fast",
             _BITS_OF_FORMS[form],
         )
+
+
+def _say_which_angles(config: ModelConfig, context_length: int) -> None:
+    """Tell which factors of LongRoPE hold: those of the length served, whatever a prompt's is."""
+    original = config.rope.original_length
+    if config.rope.scaling != "longrope":
+        return
+    if context_length > original:
+        _log.warning(
+            "positions turn by LongRoPE's long factors, for contexts above %d tokens; "
+            "context_length=%d or less takes the short ones, which short prompts were trained with",
+            original,
+            original,
+        )
+    else:
+        _log.info("positions turn by LongRoPE's short factors, for contexts up to %d", original)
 
 
 def _num_pages(plan: ProgramPlan, context_length: int, kv_cache_bytes: int | None) -> int:

@@ -100,7 +100,8 @@ class CompiledRunner:
             rotation=RotationTables(artifact.config.context_length, artifact.config.ntk_length),
         )
         self._processed: ProcessedDraws | None = None
-        self._memory = Memory(plan, artifact, self.inputs.arrays(), self.cache)
+        first_row = artifact.config.first_rotary_row(context_length)
+        self._memory = Memory(plan, artifact, self.inputs.arrays(), self.cache, first_row)
         self._recorders: tuple[ProfileRecorder, ...] = ()
         self._recorders_change = threading.Lock()
         self.program = instantiate(plan, self._memory, pool, chaos_seed=chaos_seed)

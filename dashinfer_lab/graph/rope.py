@@ -1,7 +1,8 @@
 """Cosine and sine of rotary position embedding (Su et al. 2021), one row a position.
 
 Scaling is applied here, once, so that no runtime need know it. "dynamic" (NTK by length) turns
-faster bases only beyond the context length, which no request exceeds.
+faster bases only beyond the context length, which no request exceeds. LongRoPE has two sets of
+angles, of which a runtime that serves no more than the original length takes the second.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dashinfer_lab.errors import UnsupportedModelError
 
 __all__ = ["ROPE_SCALINGS", "head_order", "inverse_frequencies", "rotary_table"]
 
-ROPE_SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn")
+ROPE_SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn", "longrope")
 """Scalings that `inverse_frequencies` knows."""
 
 Frequencies = NDArray[np.float64]
@@ -26,26 +27,34 @@ Frequencies = NDArray[np.float64]
 def rotary_table(
     config: ModelConfig, rope: RopeConfig
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return cos and sin of p * frequency, each float32 [stages * context_length, D/2].
+    """Return cos and sin of p * frequency, each float32 [num_rotary_rows, D/2].
 
     Computed in float64 and rounded once, so that large positions keep their accuracy. Where only a
     part of each head turns, the pairs after it have cosine 1 and sine 0: see `head_order`. A model
-    whose base follows the prompt has all positions once for each of its stages.
+    whose base follows the prompt has all positions once for each of its stages; one with LongRoPE
+    has the original positions once more, turned by the short factors.
     Raises UnsupportedModelError for a scaling this version does not know.
     """
     rotary_dim = int(config.head_dim * rope.partial_factor)
     still = ((0, 0), (0, (config.head_dim - rotary_dim) // 2))
-    positions = np.arange(config.context_length, dtype=np.float64)
-    bases = [
-        replace(rope, theta=rope.theta * _ntk_growth(stage, rotary_dim))
+    short = replace(rope, long_factors=rope.short_factors)
+    is_long = rope.scaling != "longrope" or config.num_short_rows > 0
+    turned = [
+        replace(rope if is_long else short, theta=rope.theta * _ntk_growth(stage, rotary_dim))
         for stage in range(config.num_rotary_stages)
     ]
     angle = np.concatenate(
-        [np.outer(positions, inverse_frequencies(base, rotary_dim)) for base in bases]
+        [_angles(each, rotary_dim, config.context_length) for each in turned]
+        + [_angles(short, rotary_dim, config.num_short_rows)]
     )
     gain = rope.attention_factor
     cos = np.pad(gain * np.cos(angle), still, constant_values=1)
     return cos.astype(np.float32), np.pad(gain * np.sin(angle), still).astype(np.float32)
+
+
+def _angles(rope: RopeConfig, rotary_dim: int, num_positions: int) -> Frequencies:
+    positions = np.arange(num_positions, dtype=np.float64)
+    return np.outer(positions, inverse_frequencies(rope, rotary_dim))
 
 
 def _ntk_growth(stage: int, rotary_dim: int) -> float:
@@ -69,7 +78,10 @@ def head_order(rope: RopeConfig, head_dim: int) -> tuple[int, ...]:
 
 
 def inverse_frequencies(rope: RopeConfig, rotary_dim: int) -> Frequencies:
-    """Return the angle by which each of D/2 pairs turns from one position to the next."""
+    """Return the angle by which each of D/2 pairs turns from one position to the next.
+
+    LongRoPE's are those of `long_factors` (Ding et al. 2024).
+    """
     if rope.scaling not in ROPE_SCALINGS:
         raise UnsupportedModelError(
             f"rope scaling {rope.scaling!r} is not supported; "
@@ -83,6 +95,8 @@ def inverse_frequencies(rope: RopeConfig, rotary_dim: int) -> Frequencies:
         return _llama3(frequency, rope)
     if rope.scaling == "yarn":
         return _yarn(frequency, rope, rotary_dim)
+    if rope.scaling == "longrope":
+        return frequency / np.array(rope.long_factors)
     return frequency
 
 

@@ -73,6 +73,8 @@ class Family:
     """Base of the rotary embedding where config.json does not say."""
     local_theta: float | None = None
     """That of the layers with a window, if they have another."""
+    original_length: int | None = None
+    """Default length before scaling; None where it is the context's."""
     partial_rotary: float | None = None
     """Default share of a head that turns; None where the whole head always does."""
     interleaved: bool = False
@@ -97,7 +99,9 @@ FAMILIES = (
         context_length=131072, num_kv_heads=8, window="always", default_window=4096,
     ),
     Family(
-        "phi3", "Phi3ForCausalLM", context_length=4096, norm_eps=1e-5, window="always",
+        "phi3", "Phi3ForCausalLM",
+        context_length=4096, norm_eps=1e-5, window="always", original_length=4096,
+        partial_rotary=1.0,
     ),
     Family("internlm2", "InternLM2ForCausalLM", bias_key="bias"),
     Family("olmo2", "Olmo2ForCausalLM", norm_eps=1e-5, bias_key="attention_bias"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict, cast
 
-from dashinfer_lab.config import ModelConfig, ntk_stage
+from dashinfer_lab.config import ModelConfig, RopeConfig, ntk_stage
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.config_values import Config, positive_of, size_of, switch_of
 from dashinfer_lab.hub.expert_settings import expert_settings
@@ -60,11 +60,7 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
     rope, local_rope = rope_by_kind(config, stated_length, family)
     context_length = rope_context_length(rope, stated_length)
     head_dim = _head_dim(config, family, num_heads)
-    if int(head_dim * rope.partial_factor) % 2 or head_dim * rope.partial_factor < 2:
-        raise UnsupportedModelError(
-            f"partial_rotary_factor {rope.partial_factor} of heads of {head_dim} turns no whole "
-            "number of pairs"
-        )
+    _require_whole_pairs(rope, head_dim)
     stages = 1 + ntk_stage(context_length, peculiarities.get("ntk_length"))
     if context_length * head_dim * stages > _ROPE_TABLE_LIMIT:
         raise UnsupportedModelError(
@@ -94,6 +90,22 @@ def model_config(config: Mapping[str, object]) -> ModelConfig:
         local_layers=sliding_layers(config, family, num_layers) if local_rope else (),
         windows=layer_windows(config, family, context_length, num_layers),
     )
+
+
+def _require_whole_pairs(rope: RopeConfig, head_dim: int) -> None:
+    turned = int(head_dim * rope.partial_factor)
+    if turned % 2 or head_dim * rope.partial_factor < 2:
+        raise UnsupportedModelError(
+            f"partial_rotary_factor {rope.partial_factor} of heads of {head_dim} turns no whole "
+            "number of pairs"
+        )
+    for name in ("short_factors", "long_factors"):
+        count = len(getattr(rope, name))
+        if rope.scaling == "longrope" and count != turned // 2:
+            raise CheckpointError(
+                f"{name.removesuffix('s')} has {count} numbers for the {turned // 2} pairs of a "
+                "head that turn"
+            )
 
 
 def _score_bounds(config: Config, family: Family) -> _Bounds:

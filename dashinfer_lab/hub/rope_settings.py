@@ -6,8 +6,10 @@ both are given they must agree. Computes no angle.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from math import log
+from math import log, sqrt
+from typing import cast
 
 from dashinfer_lab.config import RopeConfig
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
@@ -17,12 +19,15 @@ from dashinfer_lab.hub.families import Family
 __all__ = ["rope_context_length", "rope_settings"]
 
 _SPELLINGS = {"default": "none", "none": "none"}
-_SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn")
+_SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn", "longrope")
+# Phi 3's configuration class takes these for LongRoPE, of which it had no name at first.
+_PHI3_SPELLINGS = {"su": "longrope", "yarn": "longrope"}
+_FACTORS = ("short_factor", "long_factor")
 _SHARED = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 # Keys that say nothing of the angles, or what other keys say already.
 _UNDERSTOOD = {
     "rope_type", "type", "rope_theta", "partial_rotary_factor", "attention_factor", "mscale",
-    "mscale_all_dim", "beta_fast", "beta_slow", "truncate", "finetuned", *_SHARED,
+    "mscale_all_dim", "beta_fast", "beta_slow", "truncate", "finetuned", *_SHARED, *_FACTORS,
 }  # fmt: skip
 
 
@@ -33,12 +38,17 @@ def rope_settings(config: Config, context_length: int, family: Family) -> RopeCo
     for values that are missing, make no sense or contradict one another.
     """
     parameters = mapping_of(config, "rope_parameters")
-    scaling, given = _scaling(config)
+    scaling, given = _scaling(config, _PHI3_SPELLINGS if family.model_type == "phi3" else {})
     partial = _partial_factor(_agreed(config, parameters, "partial_rotary_factor"), family)
     theta = positive_of(
         {"rope_theta": _agreed(config, parameters, "rope_theta")}, "rope_theta", family.theta
     )
-    rope = _scaled(config, scaling, given, theta, context_length)
+    if scaling == "longrope" and family.local_theta is not None:
+        raise UnsupportedModelError(
+            "rope scaling 'longrope' is not supported for this architecture"
+        )
+    stated_length = family.original_length or context_length
+    rope = _scaled(config, scaling, given, theta, context_length, stated_length)
     return replace(rope, partial_factor=partial, interleaved=family.interleaved)
 
 
@@ -56,7 +66,12 @@ def _partial_factor(stated: object, family: Family) -> float:
 
 
 def _scaled(
-    config: Config, scaling: str, given: Config, theta: float, context_length: int
+    config: Config,
+    scaling: str,
+    given: Config,
+    theta: float,
+    context_length: int,
+    default_original: int,
 ) -> RopeConfig:
     """Return the embedding of whole heads."""
     if scaling == "none":
@@ -64,9 +79,13 @@ def _scaled(
     if scaling in ("linear", "dynamic"):
         return RopeConfig(theta=theta, scaling=scaling, factor=positive_of(given, "factor"))
     length_key = "original_max_position_embeddings"
-    original = size_of(given, length_key, size_of(config, length_key, context_length))
+    original = size_of(
+        {length_key: _agreed(config, given, length_key)}, length_key, default_original
+    )
     if scaling == "llama3":
         return _llama3(given, theta, original)
+    if scaling == "longrope":
+        return _longrope(given, theta, original, context_length)
     return _yarn(given, theta, original, context_length)
 
 
@@ -111,6 +130,31 @@ def _yarn(given: Config, theta: float, original: int, context_length: int) -> Ro
     )
 
 
+def _longrope(given: Config, theta: float, original: int, context_length: int) -> RopeConfig:
+    if original < 2:
+        raise CheckpointError(f"original_max_position_embeddings {original} makes no sense")
+    factor = positive_of(given, "factor", context_length / original)
+    gain = sqrt(1 + log(factor) / log(original)) if factor > 1 else 1.0
+    short, long = (_factors(given, key) for key in _FACTORS)
+    return RopeConfig(
+        theta=theta,
+        scaling="longrope",
+        factor=factor,
+        original_length=original,
+        attention_factor=positive_of(given, "attention_factor", gain),
+        short_factors=short,
+        long_factors=long,
+    )
+
+
+def _factors(given: Config, key: str) -> tuple[float, ...]:
+    """Return what each pair's frequency is divided by."""
+    listed = given.get(key)
+    if not isinstance(listed, list):
+        raise CheckpointError(f"{key} is {listed!r:.100}; expected a list of numbers")
+    return tuple(positive_of({key: it}, key) for it in cast("list[object]", listed))
+
+
 def _yarn_gain(given: Config, factor: float) -> float:
     """Return what YaRN multiplies cosine and sine by (Peng et al. 2023, eq. 22)."""
 
@@ -122,15 +166,19 @@ def _yarn_gain(given: Config, factor: float) -> float:
     return gain(1.0)
 
 
-def _scaling(config: Config) -> tuple[str, Config]:
-    """Return the kind of scaling and the object that states it."""
+def _scaling(config: Config, spellings: Mapping[str, str]) -> tuple[str, Config]:
+    """Return the kind of scaling and the object that states it.
+
+    spellings: what else an architecture calls one.
+    """
+    known = {**_SPELLINGS, **spellings}
     stated: list[tuple[str, Config]] = []
     for key in ("rope_parameters", "rope_scaling"):
         source = mapping_of(config, key)
         if any(isinstance(value, dict) for value in source.values()):
             raise UnsupportedModelError(f"{key} by layer type is not supported: {source!r:.200}")
         named = [source[name] for name in ("rope_type", "type") if source.get(name) is not None]
-        kinds = [_SPELLINGS.get(str(kind), str(kind)) for kind in named]
+        kinds = [known.get(str(kind), str(kind)) for kind in named]
         if not kinds and "factor" in source:
             kinds = ["without a type"]
         unknown = [kind for kind in kinds if kind not in _SCALINGS]

@@ -131,11 +131,7 @@ class _Checker:
         self._heads(op, width)
         self._require_staged(op, op["staged"])
         for table in (op["cos"], op["sin"]):
-            self._require(op, table, (self._num_rotary_rows, self._config.head_dim // 2))
-
-    @property
-    def _num_rotary_rows(self) -> int:
-        return self._config.context_length * self._config.num_rotary_stages
+            self._require(op, table, (self._config.num_rotary_rows, self._config.head_dim // 2))
 
     def _require_staged(self, op: Op, staged: bool) -> None:
         """Check that a table of positions is read by the rows that the configuration gives it."""
@@ -163,7 +159,7 @@ class _Checker:
             self._require(op, op["slopes"], (config.num_heads,))
         if "query_scale" in op.attributes:
             self._require_staged(op, op["scale_staged"])
-            self._require(op, op["query_scale"], (self._num_rotary_rows,))
+            self._require(op, op["query_scale"], (self._config.num_rotary_rows,))
         self._layers.append(op.layer)
         return config.num_heads * config.head_dim
 

@@ -21,6 +21,7 @@ from dashinfer_lab.lower.plan import (
     Operand,
     PlannedOp,
     ProgramPlan,
+    RotaryOperand,
     StepOperand,
     TensorOperand,
     WorkspaceOperand,
@@ -40,7 +41,10 @@ _NOTHING = np.zeros(64, np.uint8)
 
 
 class Memory:
-    """What a program's operands point into: arena, workspace, cache pages, the step's arrays."""
+    """What a program's operands point into: arena, workspace, cache pages, the step's arrays.
+
+    first_rotary_row: row of position 0 in the rotary tables.
+    """
 
     def __init__(
         self,
@@ -48,9 +52,11 @@ class Memory:
         artifact: Artifact,
         step: Mapping[str, NDArray[Any]],
         cache: NDArray[np.uint8],
+        first_rotary_row: int = 0,
     ) -> None:
         self._plan = plan
         self._artifact = artifact
+        self._first_rotary_row = first_rotary_row
         self._step = step
         self._cache = cache
         self._arena = aligned(max(plan.arena_bytes, 1), np.uint8)
@@ -76,6 +82,8 @@ class Memory:
             return operand
         if isinstance(operand, TensorOperand):
             return self._tensor(operand)
+        if isinstance(operand, RotaryOperand):
+            return self._rotary(operand.name)
         if isinstance(operand, AnglesOperand):
             return self._angles(operand)
         if isinstance(operand, ArenaOperand):
@@ -103,9 +111,12 @@ class Memory:
             self._joined[operand] = joined
         return self._joined[operand]
 
+    def _rotary(self, name: str) -> NDArray[np.float32]:
+        return self._artifact.tensor(name)[self._first_rotary_row :]
+
     def _angles(self, operand: AnglesOperand) -> NDArray[np.float32]:
         if operand not in self._joined:
-            cos, sin = (self._artifact.tensor(name) for name in (operand.cos, operand.sin))
+            cos, sin = self._rotary(operand.cos), self._rotary(operand.sin)
             angles = segment_angles(cos, sin)
             self._joined[operand] = aligned(angles.shape, np.float32)
             self._joined[operand][:] = angles

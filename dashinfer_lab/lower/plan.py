@@ -24,6 +24,7 @@ __all__ = [
     "PlanLimits",
     "PlannedOp",
     "ProgramPlan",
+    "RotaryOperand",
     "RowsOf",
     "StepOperand",
     "TensorOperand",
@@ -58,6 +59,13 @@ class TensorOperand:
 
     names: tuple[str, ...]
     padded_lengths: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RotaryOperand:
+    """A table of cosine or sine by position, from the row of position 0 on."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,7 @@ Operand = (
     int
     | float
     | TensorOperand
+    | RotaryOperand
     | AnglesOperand
     | ArenaOperand
     | StepOperand

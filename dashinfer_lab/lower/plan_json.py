@@ -17,6 +17,7 @@ from dashinfer_lab.lower.plan import (
     PlanLimits,
     PlannedOp,
     ProgramPlan,
+    RotaryOperand,
     StepOperand,
     TensorOperand,
     WorkspaceOperand,
@@ -26,6 +27,7 @@ __all__ = ["plan_from_json", "plan_to_json"]
 
 _TAGS: dict[type[Any], str] = {
     TensorOperand: "tensor",
+    RotaryOperand: "rotary",
     AnglesOperand: "angles",
     ArenaOperand: "arena",
     StepOperand: "step",

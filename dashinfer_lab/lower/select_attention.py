@@ -10,6 +10,7 @@ from dashinfer_lab.lower.plan import (
     CacheOperand,
     NothingOperand,
     Operand,
+    RotaryOperand,
     StepOperand,
     TensorOperand,
 )
@@ -33,8 +34,8 @@ def select_rope_append(calls: Calls, op: Op) -> None:
         "qkv": calls.place(query),
         "qkv_stride": query.stride,
         "positions": StepOperand("rotary_rows" if op.attributes.get("staged") else "positions"),
-        "cos": TensorOperand((op["cos"],)) if turns else NothingOperand(),
-        "sin": TensorOperand((op["sin"],)) if turns else NothingOperand(),
+        "cos": RotaryOperand(op["cos"]) if turns else NothingOperand(),
+        "sin": RotaryOperand(op["sin"]) if turns else NothingOperand(),
         "slots": StepOperand("slots"),
         "q_out": calls.place(target),
         "q_stride": target.stride,
@@ -110,10 +111,14 @@ def select_attention(calls: Calls, op: Op) -> None:
 
 
 def _key_bias(op: Op) -> dict[str, Operand]:
-    operands = {name: _tensor(op, name) for name in ("key_bias", "cos", "sin")}
     if "key_bias" not in op.attributes:
-        return operands | {"segment_angles": NothingOperand()}
-    return operands | {"segment_angles": AnglesOperand(op["cos"], op["sin"])}
+        return dict.fromkeys(("key_bias", "cos", "sin", "segment_angles"), NothingOperand())
+    return {
+        "key_bias": TensorOperand((op["key_bias"],)),
+        "cos": RotaryOperand(op["cos"]),
+        "sin": RotaryOperand(op["sin"]),
+        "segment_angles": AnglesOperand(op["cos"], op["sin"]),
+    }
 
 
 def _tensor(op: Op, attribute: str) -> Operand:

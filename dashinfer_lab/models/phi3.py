@@ -17,7 +17,7 @@ def phi3(g: GraphBuilder, c: ModelConfig) -> Value:
         h = g.rmsnorm("input_layernorm", x, eps=c.norm_eps)
         kv_width = c.num_kv_heads * c.head_dim
         widths = {"q": c.num_heads * c.head_dim, "k": kv_width, "v": kv_width}
-        q, k, v = g.fused_linear("self_attn.qkv_proj", h, widths)
+        q, k, v = g.fused_linear("self_attn.qkv_proj", h, widths, turns="qk")
         q, k = g.rotary(q, c.num_heads), g.rotary(k, c.num_kv_heads)
         heads, kv_heads, window = c.num_heads, c.num_kv_heads, c.window(layer)
         a = g.attention("self_attn", q, k, v, num_heads=heads, num_kv_heads=kv_heads, window=window)

@@ -41,7 +41,7 @@ def _edit_metadata(artifact: Artifact, **changes: str) -> None:
 def test_config_and_metadata_come_back(artifact: Artifact) -> None:
     assert artifact.config == tiny_config()
     assert artifact.metadata["scheme"] == "a16w8:64"
-    assert artifact.metadata["format_version"] == "1.3"
+    assert artifact.metadata["format_version"] == "1.4"
     assert (artifact.metadata["source"], artifact.metadata["revision"]) == ("tiny", "r1")
     assert "tiny as a16w8:64" in repr(artifact)
 
@@ -107,7 +107,7 @@ def test_opening_imports_nothing_of_onnx(artifact: Artifact) -> None:
     assert roots & {"onnx", "onnx_ir", "gguf", "tokenizers", "transformers"} == set()
 
 
-@pytest.mark.parametrize("version", ["1.4", "2.0", "0.9", "", "new", "1" * 5000])
+@pytest.mark.parametrize("version", ["1.5", "2.0", "0.9", "", "new", "1" * 5000])
 def test_another_format_version_asks_to_convert_again(artifact: Artifact, version: str) -> None:
     _edit_metadata(artifact, format_version=version)
 
@@ -118,7 +118,7 @@ def test_another_format_version_asks_to_convert_again(artifact: Artifact, versio
 def test_an_older_minor_version_loads(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dashinfer_lab.convert.artifact.FORMAT_VERSION", (1, 7))
 
-    assert Artifact.open(artifact.directory).metadata["format_version"] == "1.3"
+    assert Artifact.open(artifact.directory).metadata["format_version"] == "1.4"
 
 
 def test_the_graph_of_another_conversion_is_refused(artifact: Artifact, tmp_path: Path) -> None:

@@ -128,8 +128,8 @@ def test_the_registry_is_not_a_model() -> None:
 
 
 def test_a_rope_scaling_that_is_not_applied_is_refused() -> None:
-    with pytest.raises(UnsupportedModelError, match="rope scaling 'longrope'"):
-        build_graph(tiny_config(rope=RopeConfig(scaling="longrope")), FP32)
+    with pytest.raises(UnsupportedModelError, match="rope scaling 'su'"):
+        build_graph(tiny_config(rope=RopeConfig(scaling="su")), FP32)
 
 
 def test_rotary_angles_are_right_at_large_positions() -> None:

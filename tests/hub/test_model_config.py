@@ -22,6 +22,7 @@ LLAMA3 = {
     "rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4,
     "original_max_position_embeddings": 8192,
 }  # fmt: skip
+LONGROPE = {"type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}
 FOUR = {"rope_theta": 5e5, "rope_scaling": None, "torch_dtype": "bfloat16"}
 FIVE = {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}, "dtype": "bfloat16"}
 
@@ -76,8 +77,7 @@ def test_the_model_type_alone_is_enough() -> None:
         ({"architectures": None, "model_type": "Qwen_v99"}, "Qwen_v99"),
         ({"architectures": None, "model_type": None}, "None"),
         ({"architectures": ["LlamaForCausalLM", "Other"]}, "Other"),
-        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "'longrope' .rope_scaling."),
-        ({"rope_scaling": {"type": "su"}}, "supported: none, linear, dynamic, llama3, yarn"),
+        ({"rope_scaling": {"type": "su"}}, "none, linear, dynamic, llama3, yarn, longrope"),
         ({"rope_scaling": {"factor": 8}}, "without a type"),
         ({"rope_scaling": {"rope_type": "default", "type": "yarn"}}, "'none' and 'yarn'"),
         ({"rope_parameters": {"rope_type": "proportional"}}, "proportional"),
@@ -144,6 +144,17 @@ def test_a_size_that_makes_no_sense_is_named(key: str, value: object) -> None:
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": None}}, "has no high_freq_factor"),
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": 1}}, "1.0 is not above low_freq_factor"),
         ({"rope_scaling": {"type": "yarn", "factor": -2}}, "factor is -2"),
+        ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "short_factor is None"),
+        ({"rope_scaling": LONGROPE | {"long_factor": [1.0] * 7}}, "long_factor has 7 .* the 8"),
+        ({"rope_scaling": LONGROPE | {"short_factor": [0.0] * 8}}, "short_factor is 0.0"),
+        ({"rope_scaling": LONGROPE | {"short_factor": [[1]] * 8}}, r"short_factor is \[1\]"),
+        (
+            {
+                "original_max_position_embeddings": 64,
+                "rope_scaling": LONGROPE | {"original_max_position_embeddings": 32},
+            },
+            "original_max_position_embeddings is 64, but 32",
+        ),
         ({"rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 2}}, "rope_theta 1.0"),
         (
             {"rope_scaling": LLAMA3, "rope_parameters": LLAMA3 | {"factor": 32}},
@@ -185,6 +196,26 @@ def test_yarn_stretches_the_context_and_fills_in_what_its_paper_says() -> None:
     # 0.1 ln 4 + 1 (Peng et al. 2023, eq. 22)
     assert config.rope.attention_factor == pytest.approx(1.1386294, abs=1e-6)
     assert (config.rope.beta_fast, config.rope.beta_slow, config.rope.truncate) == (32, 1, True)
+
+
+@pytest.mark.parametrize("kind", ["longrope", "su", "yarn"])
+def test_phi_3_calls_longrope_by_three_names(kind: str) -> None:
+    phi3 = {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3"}
+    length = {"max_position_embeddings": 131072, "original_max_position_embeddings": 4096}
+    config = model_config(SIZES | phi3 | length | {"rope_scaling": {**LONGROPE, "type": kind}})
+    rope = config.rope
+
+    assert (rope.scaling, rope.original_length, rope.factor) == ("longrope", 4096, 32.0)
+    assert rope.attention_factor == pytest.approx(1.1902380714)  # sqrt(1 + ln 32 / ln 4096)
+    assert (config.first_rotary_row(4096), config.first_rotary_row(4097)) == (131072, 0)
+
+
+def test_longrope_takes_the_factors_that_are_stated() -> None:
+    stated = {"factor": 8.0, "attention_factor": 1.5, "original_max_position_embeddings": 4096}
+    config = model_config(SIZES | {"rope_scaling": LONGROPE | stated})
+
+    assert (config.rope.factor, config.rope.attention_factor) == (8.0, 1.5)
+    assert config.num_short_rows == 0  # a context of 2048 needs no long ones
 
 
 def test_dynamic_scaling_changes_nothing_within_the_context() -> None:

@@ -25,6 +25,7 @@ from tests.model.case_sizes import (
     KV_WIDTH,
     LAYERS,
     Q_WIDTH,
+    SQUARE,
     VOCAB,
 )
 from tests.model.expert_cases import QWEN_PARTS, expert_tensors, stacked_expert_tensors
@@ -37,6 +38,7 @@ from tests.model.layer_shapes import (
     LAYER,
     OLMO2,
     PHI3,
+    PHI4,
     POST_NORMS,
     QK_NORMS,
     QKV_BIASES,
@@ -209,6 +211,34 @@ CASES = (
     ),
     FamilyCase(
         "phi3", _named("Phi3ForCausalLM", "phi3", sliding_window=256), PHI3
+    ),
+    FamilyCase(
+        "phi3 of a part of each head, with LongRoPE, tied",
+        _named(
+            "Phi3ForCausalLM", "phi3", sliding_window=None, tie_word_embeddings=True,
+            partial_rotary_factor=0.75, original_max_position_embeddings=100,
+            hidden_size=SQUARE, num_attention_heads=6, head_dim=16,
+            rope_scaling={
+                "type": "longrope",
+                "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
+                "long_factor": [1.0, 1.7, 2.9, 4.3, 6.1, 9.7],
+            },
+        ),
+        PHI4,
+    ),
+    FamilyCase(
+        "phi3 within LongRoPE's original length",
+        _named(
+            "Phi3ForCausalLM", "phi3", tie_word_embeddings=True, hidden_size=SQUARE,
+            num_attention_heads=6, head_dim=16, original_max_position_embeddings=256,
+            rope_parameters={
+                "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+                "original_max_position_embeddings": 256, "attention_factor": 1.097324,
+                "short_factor": [1.0, 1.1, 1.3, 1.6, 2.0, 2.5],
+                "long_factor": [1.0, 1.7, 2.9, 4.3, 6.1, 9.7],
+            },
+        ),
+        PHI4,
     ),
     FamilyCase(
         "internlm2", _named("InternLM2ForCausalLM", "internlm2", bias=False), INTERNLM2,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.model.case_sizes import HEAD_DIM, HIDDEN, INNER, KV_WIDTH, Q_WIDTH
+from tests.model.case_sizes import HEAD_DIM, HIDDEN, INNER, KV_WIDTH, Q_WIDTH, SQUARE
 
 __all__ = [
     "ALL_BIASES",
@@ -13,6 +13,7 @@ __all__ = [
     "LAYER",
     "OLMO2",
     "PHI3",
+    "PHI4",
     "POST_NORMS",
     "QKV_BIASES",
     "QK_NORMS",
@@ -52,6 +53,15 @@ PHI3 = {
     "mlp.gate_up_proj.weight": (2 * INNER, HIDDEN),
     "mlp.down_proj.weight": (HIDDEN, INNER),
 }
+PHI4 = {
+    "input_layernorm.weight": (SQUARE,),
+    "self_attn.qkv_proj.weight": (SQUARE + 2 * SQUARE // 3, SQUARE),
+    "self_attn.o_proj.weight": (SQUARE, SQUARE),
+    "post_attention_layernorm.weight": (SQUARE,),
+    "mlp.gate_up_proj.weight": (2 * INNER, SQUARE),
+    "mlp.down_proj.weight": (SQUARE, INNER),
+}
+"""Of 6 heads of 16 and 2 for keys: its configuration class wants heads as wide as the rows."""
 GLM = {
     "input_layernorm.weight": (HIDDEN,),
     "self_attn.q_proj.weight": (Q_WIDTH, HIDDEN),
