@@ -44,8 +44,9 @@ class GgufCheckpoint:
         self._fingerprint = header.fingerprint
         self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            factors = self.read(ROPE_FACTORS) if ROPE_FACTORS in self._weights else None
-            self._weights.pop(ROPE_FACTORS, None)
+            factors = {name: self.read(name) for name in ROPE_FACTORS if name in self._weights}
+            for name in factors:
+                del self._weights[name]
             shapes = {name: tensor.shape for name, tensor in header.tensors.items()}
             self._config = hugging_face_config(header.metadata, shapes, factors)
         except BaseException:

@@ -6,6 +6,7 @@ Source: llama.cpp's converters read backwards, and what its loader takes where a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import cast
 
 import numpy as np
@@ -64,7 +65,6 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "nextn_predict_layers": (0,),
     "residual_scale": (0.0, 1.0),
     "rope.dimension_sections": ([], [0, 0, 0, 0]),
-    "rope.scaling.attn_factor": (0.0, 1.0),
 }
 _LAYERS_OF_27B = {"gemma2": 46, "gemma3": 62}
 """The Gemmas whose scores are scaled by another size than the head's."""
@@ -82,7 +82,7 @@ def required_text(metadata: Mapping[str, object], key: str) -> str:
 def hugging_face_config(
     metadata: Mapping[str, object],
     tensors: Mapping[str, tuple[int, ...]],
-    rope_factors: NDArray[np.float32] | None = None,
+    rope_factors: Mapping[str, NDArray[np.float32]] = MappingProxyType({}),
 ) -> dict[str, object]:
     """Build config.json's contents from metadata and the shapes of the GGUF tensors.
 

@@ -1,7 +1,8 @@
 """Rotary embedding as GGUF states it, in Hugging Face's spelling; reads no file.
 
 Llama 3's scaling is there as a tensor of factors by which frequencies are divided; it is the one
-that Meta's four numbers give, or it is refused. Source: llama.cpp's convert_hf_to_gguf.
+that Meta's four numbers give, or it is refused. LongRoPE's two sets are tensors, too. Source:
+llama.cpp's convert_hf_to_gguf.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 
 __all__ = ["ROPE_FACTORS", "decimal", "rope_parameters"]
 
-ROPE_FACTORS = "rope_freqs.weight"
-"""Tensor by which GGUF expresses Llama 3's scaling; folded into the config, not a weight."""
+_LLAMA3, _SHORT, _LONG = (
+    "rope_freqs.weight",
+    "rope_factors_short.weight",
+    "rope_factors_long.weight",
+)
+ROPE_FACTORS = (_LLAMA3, _SHORT, _LONG)
+"""Tensors by which GGUF expresses scaling; folded into the config, not weights."""
 
 _LOW, _HIGH, _ORIGINAL_LENGTH = 1.0, 4.0, 8192
 _ROUNDING = 1e-5  # the converter computes factors in float32
@@ -27,12 +33,13 @@ def rope_parameters(
     architecture: str,
     metadata: Mapping[str, object],
     head_dim: object,
-    factors: NDArray[np.float32] | None,
+    factors: Mapping[str, NDArray[np.float32]],
 ) -> dict[str, object]:
-    """Return rope_parameters; `factors` are the values of `ROPE_FACTORS`, if it is there.
+    """Return rope_parameters; `factors` are the values of those `ROPE_FACTORS` that are there.
 
-    Raises CheckpointError for YaRN without a factor, UnsupportedModelError for factors that are not
-    Llama 3's and for settings of YaRN that config.json has no words for.
+    Raises CheckpointError for YaRN without a factor and one set of LongRoPE without the other,
+    UnsupportedModelError for factors that are not Llama 3's and for settings that config.json has
+    no words for.
     """
     prefix = f"{architecture}.rope"
     scaling = metadata.get(f"{prefix}.scaling.type", "none")
@@ -41,8 +48,15 @@ def rope_parameters(
         scaling = "linear"
     theta = decimal(metadata.get(f"{prefix}.freq_base", 10000.0))
     rope: dict[str, object] = {"rope_type": "default", "rope_theta": theta}
-    if factors is not None:
-        rope |= _llama3(factors, theta)
+    gain = metadata.get(f"{prefix}.scaling.attn_factor", 0.0)
+    if _SHORT in factors or _LONG in factors:
+        rope |= _longrope(factors, metadata.get(f"{prefix}.scaling.original_context_length"), gain)
+    elif gain not in (0.0, 1.0):
+        raise UnsupportedModelError(
+            f"{prefix}.scaling.attn_factor {gain!r:.100} of the GGUF metadata is not supported"
+        )
+    elif _LLAMA3 in factors:
+        rope |= _llama3(factors[_LLAMA3], theta)
     elif scaling != "none":
         factor = decimal(metadata.get(f"{prefix}.scaling.factor", legacy))
         rope |= {"rope_type": scaling, "factor": factor}
@@ -74,6 +88,22 @@ def _yarn(metadata: Mapping[str, object], prefix: str) -> dict[str, object]:
     return {"original_max_position_embeddings": original}
 
 
+def _longrope(
+    factors: Mapping[str, NDArray[np.float32]], original: object, gain: object
+) -> dict[str, object]:
+    absent = [name for name in (_SHORT, _LONG) if name not in factors]
+    if absent or original is None:
+        lacking = absent[0] if absent else "rope.scaling.original_context_length"
+        raise CheckpointError(f"the GGUF file states LongRoPE without {lacking}: get it again")
+    sets = {"short_factor": factors[_SHORT], "long_factor": factors[_LONG]}
+    return {
+        "rope_type": "longrope",
+        "original_max_position_embeddings": original,
+        **({} if gain == 0.0 else {"attention_factor": decimal(gain)}),
+        **{key: [decimal(float(it)) for it in values.ravel()] for key, values in sets.items()},
+    }
+
+
 def _llama3(factors: NDArray[np.float32], theta: Any) -> dict[str, object]:
     """Return the numbers that give `factors`, one a pair."""
     factor = decimal(float(factors[-1])) if factors.ndim == 1 and len(factors) else 0
@@ -90,6 +120,6 @@ def _llama3(factors: NDArray[np.float32], theta: Any) -> dict[str, object]:
                 "original_max_position_embeddings": _ORIGINAL_LENGTH,
             }
     raise UnsupportedModelError(
-        f"{ROPE_FACTORS} of the GGUF file holds other factors than Llama 3's, up to "
+        f"{_LLAMA3} of the GGUF file holds other factors than Llama 3's, up to "
         f"{factors.max(initial=0):.3g}. Use the model's safetensors checkpoint."
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
-from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
+from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.gguf_architectures import GgufArchitecture
 from dashinfer_lab.hub.gguf_header import GgufTensor
 
@@ -29,7 +29,6 @@ _HEADS_OF: dict[str, HeadsKey] = {"attn_q": "num_attention_heads", "attn_k": "nu
 _QKV = ("attn_q", "attn_k", "attn_v")
 _EXPERT_LIMIT = 1 << 12
 _SMALLEST_EXPERT_BYTES = 128  # of less, a list of them would outgrow the file many times
-_LONG_ROPE = ("rope_factors_long", "rope_factors_short")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +63,10 @@ def checkpoint_weights(
     """Return the weights by the checkpoint's names, in the file's order; unknown names stay.
 
     heads: numbers of attention heads and of key-value heads, as the metadata has them.  Raises
-    CheckpointError for tensors that do not fit together, UnsupportedModelError for LongRoPE.
+    CheckpointError for tensors that do not fit together.
     """
     found: dict[str, dict[str, GgufRows]] = {}
     for name, tensor in tensors.items():
-        if name.startswith(_LONG_ROPE):
-            raise UnsupportedModelError(f"{name}: the rope scaling 'longrope' is not supported")
         for stem, weight, rows in _named(architecture, name, tensor, heads):
             if stem in found.setdefault(weight, {}):
                 raise CheckpointError(f"the GGUF file holds {weight!r} twice, once as {name!r}")

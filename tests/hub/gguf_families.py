@@ -118,6 +118,17 @@ def _scaled_by_head(name: str) -> FamilyCase:
     return replace(case, config={**case.config, "query_pre_attn_scalar": HEAD_DIM})
 
 
+def _long_rope(tensors: Tensors) -> Iterator[tuple[str, Array]]:
+    yield from tensors.items()
+    scaling = _PHI4.config["rope_scaling"]
+    for kind in ("long", "short"):
+        yield f"rope_factors_{kind}.weight", np.array(scaling[f"{kind}_factor"], np.float32)
+
+
+_PHI4 = case_of("phi3 of a part of each head, with LongRoPE, tied")
+_PHI4_SCALING = {
+    "rope.scaling.original_context_length": 100, "rope.scaling.attn_factor": 1.0973240098
+}  # fmt: skip
 _QWEN2_MOE = case_of("qwen2_moe")
 _GEMMA3_LOCAL = {"rope.freq_base_swa": 300.0, "attention.sliding_window_pattern": 2}
 
@@ -145,6 +156,7 @@ GGUF_CASES = (
     GgufCase(_scaled_by_head("gemma2"), MODEL_ARCH.GEMMA2, _shifted),
     GgufCase(_scaled_by_head("gemma3"), MODEL_ARCH.GEMMA3, _shifted, _GEMMA3_LOCAL),
     GgufCase(case_of("phi3"), MODEL_ARCH.PHI3),
+    GgufCase(_PHI4, MODEL_ARCH.PHI3, _long_rope, _PHI4_SCALING),
     GgufCase(case_of("glm"), MODEL_ARCH.CHATGLM),
     GgufCase(case_of("chatglm"), MODEL_ARCH.CHATGLM, _unprefixed),
     GgufCase(case_of("glm4, tied"), MODEL_ARCH.GLM4),
@@ -194,7 +206,7 @@ def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     head_dim = first("head_dim", "kv_channels") or config["hidden_size"] // heads
     rope = config.get("rope_parameters") or {}
     scaling = config.get("rope_scaling") or {}
-    partial = rope.get("partial_rotary_factor")
+    partial = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
     if partial is None:
         partial = 0.5 if config["model_type"] in ("glm", "chatglm") else 1.0
     sizes = {

@@ -131,12 +131,15 @@ def llama3_factors(factor: float, original: int, num_pairs: int) -> np.ndarray[A
     return np.array(factors, np.float32)
 
 
+LLAMA3 = "rope_freqs.weight"
+
+
 @pytest.mark.parametrize("factor", [8.0, 32.0])
 def test_llama_3_scaling_is_told_from_its_factors(factor: float) -> None:
     factors = llama3_factors(factor, 8192, 64)
     assert len(set(factors)) > 4  # kept, stretched, and some between
 
-    rope = rope_parameters("llama", {"llama.rope.freq_base": 1e5}, 128, factors)
+    rope = rope_parameters("llama", {"llama.rope.freq_base": 1e5}, 128, {LLAMA3: factors})
 
     assert (rope["rope_type"], rope["factor"]) == ("llama3", factor)
 
@@ -175,8 +178,8 @@ LENGTH = {"llama.rope.scaling.original_context_length": 64}
 
 
 def test_scaling_in_the_metadata_is_spelled_as_config_json_does() -> None:
-    linear = rope_parameters("llama", {"llama.rope.scale_linear": 2.5}, 16, None)
-    yarn = rope_parameters("llama", YARN | LENGTH, 16, None)
+    linear = rope_parameters("llama", {"llama.rope.scale_linear": 2.5}, 16, {})
+    yarn = rope_parameters("llama", YARN | LENGTH, 16, {})
 
     assert linear == {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
     assert yarn == {
@@ -187,12 +190,26 @@ def test_scaling_in_the_metadata_is_spelled_as_config_json_does() -> None:
     }
 
 
+def test_longrope_that_is_not_whole_is_refused() -> None:
+    both = {f"rope_factors_{kind}.weight": np.ones(8, np.float32) for kind in ("short", "long")}
+    for name in both:
+        with pytest.raises(CheckpointError, match=f"LongRoPE without {name}"):
+            rope_parameters("phi3", {}, 16, {key: it for key, it in both.items() if key != name})
+    with pytest.raises(CheckpointError, match="without rope.scaling.original_context_length"):
+        rope_parameters("phi3", {}, 16, both)
+
+
+def test_a_gain_without_longrope_is_refused() -> None:
+    with pytest.raises(UnsupportedModelError, match="attn_factor 1.5"):
+        rope_parameters("phi3", {"phi3.rope.scaling.attn_factor": 1.5}, 16, {})
+
+
 def test_yarn_that_is_not_whole_or_says_more_is_refused() -> None:
     with pytest.raises(CheckpointError, match="YaRN without"):
-        rope_parameters("llama", YARN, 16, None)
+        rope_parameters("llama", YARN, 16, {})
     more = {"llama.rope.scaling.yarn_log_multiplier": 0.1}
     with pytest.raises(UnsupportedModelError, match="yarn_log_multiplier"):
-        rope_parameters("llama", YARN | LENGTH | more, 16, None)
+        rope_parameters("llama", YARN | LENGTH | more, 16, {})
 
 
 def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_a_window_of_0_is_none() -> None:
     ("architecture", "changes", "named"),
     [
         ("qwen2moe", {"expert_count": "many"}, "num_experts"),
-        ("phi3", {"rope__dimension_count": 12}, "partial_rotary_factor 0.75"),
+        ("qwen2", {"rope__dimension_count": 12}, "partial_rotary_factor 0.75"),
         ("llama", {"attention__sliding_window": 4096}, "sliding_window 4096"),
         ("olmo2", {"attention__sliding_window": 4096}, "sliding_window 4096"),  # OLMo 3
         ("llama", {"logit_scale": 0.0625}, "llama.logit_scale 0.0625"),
@@ -191,15 +191,11 @@ def test_what_is_not_understood_is_refused_by_name(
         model_config(config_of(architecture, vocab_size=64000, **changes))
 
 
-def test_the_first_qwen_and_longrope_are_refused_when_opened(tmp_path: Path) -> None:
+def test_the_first_qwen_is_refused_when_opened(tmp_path: Path) -> None:
     write_gguf(tmp_path / "qwen.gguf", architecture="qwen")
-    factors = {"rope_factors_long.weight": np.ones(8, np.float32)}
-    write_gguf(tmp_path / "phi3.gguf", architecture="phi3", extra=factors)
 
     with pytest.raises(UnsupportedModelError, match="Use the model's safetensors checkpoint"):
         GgufCheckpoint(tmp_path / "qwen.gguf")
-    with pytest.raises(UnsupportedModelError, match="'longrope' is not supported"):
-        GgufCheckpoint(tmp_path / "phi3.gguf")
 
 
 @pytest.mark.parametrize("rows", [HEADS * HEAD_DIM + 2 * KV_HEADS * HEAD_DIM - 1, 7])
