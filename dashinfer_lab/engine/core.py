@@ -29,7 +29,7 @@ __all__ = ["EngineCore", "StepTotals"]
 _log = logging.getLogger(__name__)
 # Tokens of one call reach their readers together, and a newcomer waits for its end.
 _LONGEST_CALL_SECONDS: Final = 0.025
-# Where nobody reads before the end and nobody waits; who comes then ends the call.
+# Where nobody reads before the end; who comes then ends the call, and so does who makes place.
 _LONGEST_UNREAD_CALL_SECONDS: Final = 0.1
 # Beside a busy thread of Python each call then waits for the interpreter: it is to be worth it.
 _CALL_SECONDS_FOR_A_WAIT: Final = 9
@@ -181,9 +181,8 @@ class EngineCore:
 
     def _call_seconds(self, batch: list[Assignment], now: float) -> Iterator[float]:
         """How long a call may take, the longest first: the next one may do with fewer pages."""
-        left = min(request.deadline_seconds for request, _ in batch) - now
-        watched = self.subscribers or self.scheduler.waiting
-        if not watched and all(request.waits_for_end for request, _ in batch):
+        left = min(request.deadline_seconds for request in self.scheduler.requests()) - now
+        if not self.subscribers and all(request.waits_for_end for request, _ in batch):
             yield min(_LONGEST_UNREAD_CALL_SECONDS, left)
         worth = _CALL_SECONDS_FOR_A_WAIT * self._held_up_seconds
         yield min(max(_LONGEST_CALL_SECONDS, min(worth, _LONGEST_HELD_UP_CALL_SECONDS)), left)

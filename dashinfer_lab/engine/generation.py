@@ -99,9 +99,14 @@ class GenerationRequest(Request):
         return self._max_tokens - (self.num_tokens - self._num_prompt_tokens)
 
     @property
+    def read_as_it_comes(self) -> bool:
+        """Whether somebody looks at tokens before the last."""
+        return not self.events.whole
+
+    @property
     def waits_for_end(self) -> bool:
         """Whether nobody looks at a token before the last, nor may a text end it earlier."""
-        return self.events.whole and not self._ends_by_text
+        return not self.read_as_it_comes and not self._ends_by_text
 
     @property
     def stop_ids(self) -> Sequence[int]:

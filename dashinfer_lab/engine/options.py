@@ -22,7 +22,8 @@ class EngineOptions:
     max_running: requests in a step.
     max_queued: requests that may wait before `EngineBusyError`.
     max_slowdown: a step that computes prompts may take so many times what its decodes alone would,
-    or 5 ms, which bounds what a long prompt adds to others' next token.
+    or 5 ms, which bounds what a long prompt adds to others' next token. Where all who decode have
+    callers that wait for whole answers, it may take as long as any.
     max_step_seconds: the time any step may take. Both go by times measured before, and leave room
     for a few tokens; None is no limit.
     enable_prefix_caching: prompts that begin alike share what was computed.

@@ -177,6 +177,11 @@ class Request(ABC):
         return ()
 
     @property
+    def read_as_it_comes(self) -> bool:
+        """Whether somebody looks at tokens before the last."""
+        return True
+
+    @property
     def waits_for_end(self) -> bool:
         """Whether nobody looks at a token before the last, nor may a text end it earlier."""
         return False

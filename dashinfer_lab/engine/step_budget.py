@@ -1,6 +1,7 @@
 """Fill one step within its tokens, rows and predicted time; knows no queue and no pages.
 
-Decodes are taken whatever they cost, and a step may take `max_slowdown` times as long for prompts.
+Decodes are taken whatever they cost, and a step may take `max_slowdown` times as long for prompts,
+or as long as any where nobody reads what is decoded before its end.
 One that is short as a whole may go beyond, by what earlier steps left unused: whoever decodes waits
 for it once, and on average no longer than agreed. While a long prompt is computed none goes beyond,
 but the long one leaves up to half of its tokens to short ones behind it.
@@ -83,7 +84,7 @@ class StepBudget:
     """A step being filled: decodes, then prompts that were begun, then newcomers.
 
     slowed_seconds: what the step may take for its decodes' sake; None while no prompt was looked
-    at, and where nothing is predicted or nobody decodes.
+    at, and where nothing is predicted or no decode has a reader.
     """
 
     def __init__(self, limits: StepLimits, cost: StepCost, credit_seconds: float) -> None:
@@ -96,6 +97,7 @@ class StepBudget:
         self._tokens_left = limits.max_tokens
         self._rows_left = limits.max_logit_rows
         self._num_decodes = 0
+        self._decodes_are_read = False
         self._short_tokens = 0
         self._least_left: int | None = None
         self._most_tokens = limits.max_tokens
@@ -125,6 +127,7 @@ class StepBudget:
         """Add the request's next token, whatever it takes."""
         self._take(request, self._tokens_left)
         self._num_decodes = len(self.assignments)
+        self._decodes_are_read |= request.read_as_it_comes
 
     def begin_prompts(self, prompts: Sequence[Request]) -> None:
         """Look at all prompts that were begun, before they are taken one by one."""
@@ -180,7 +183,7 @@ class StepBudget:
         """Find what the step may take for its decodes' sake, now that all are taken."""
         num_decoding = self._work.num_tokens
         self._least_left = max(_LEAST_PROMPT_TOKENS, self._cost.telling_tokens - num_decoding)
-        if self._num_decodes:
+        if self._decodes_are_read:
             self.slowed_seconds = self._limits.slowed(self._cost.predict(self._work))
             self._most_tokens = self._cost.reach if self._cost.knows_few(num_decoding) else 0
 

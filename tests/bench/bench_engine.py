@@ -7,7 +7,8 @@
 
 prefix   time to first token of 2,000 tokens: cold, with all but 20 known, and as a session's turn
 mixed    64 requests, log-normal around 128 in and 128 out, 16 at a time, against one by one and
-         against the time that the measured rates of prefill and decode would take
+         against the time that the measured rates of prefill and decode would take; once for callers
+         that wait for whole answers, once for such that read the tokens as they come
 gap      time between tokens of 8 decoders, before and while a prompt of 8,000 tokens prefills
 short    time to first token of 64 tokens alone, beside 8 decoders, and beside a long prompt as well
 
@@ -23,6 +24,8 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -83,30 +86,51 @@ def bench_prefix(llm: LLM, prompts: Prompts, rounds: int) -> None:
 
 def bench_mixed(llm: LLM, prompts: Prompts, rounds: int) -> None:
     shapes = [(prompts.length(), prompts.length()) for _ in range(64)]
-    ratios: list[float] = []
-    shares: list[float] = []
-    gaps: list[float] = []
+    found = {"whole": Mixed(), "read": Mixed()}
     for _ in range(rounds):
         alone = _timed(lambda: [_answer(llm, prompts, shape) for shape in shapes])
         expected = _predicted(llm, prompts, shapes)
-        with watched(llm) as steps:
-            together = _timed(lambda: _answer_all(llm, prompts, shapes))
-        ratios.append(alone / together)
-        shares.append(expected / together)
-        gaps += [gap for gap, step in _gaps(steps) if step.num_decode_tokens]
-    gaps.sort()
-    say("mixed: 64 requests in 16 slots, against one by one", f"{median(ratios):8.2f} × (2.3)")
-    say("mixed: of the speed that its parts predict", f"{median(shares):8.1%} (85 %)")
-    say("mixed: time between calls that draw, p50", f"{gaps[len(gaps) // 2] * 1e3:8.1f} ms")
-    say("mixed: time between calls that draw, p99", f"{gaps[int(len(gaps) * 0.99)] * 1e3:8.1f} ms")
+        for name, mixed in found.items():
+            with watched(llm) as steps:
+                answer_all = partial(_answer_all, llm, prompts, shapes, whole=name == "whole")
+                together = _timed(answer_all)
+            mixed.ratios.append(alone / together)
+            mixed.shares.append(expected / together)
+            mixed.gaps += [gap for gap, step in _gaps(steps) if step.num_decode_tokens]
+    for name, mixed in found.items():
+        mixed.say(f"mixed, {name}")
+
+
+@dataclass(slots=True)
+class Mixed:
+    """What the rounds of a mixed load gave. gaps: seconds between calls that draw."""
+
+    ratios: list[float] = field(default_factory=list[float])
+    shares: list[float] = field(default_factory=list[float])
+    gaps: list[float] = field(default_factory=list[float])
+
+    def say(self, name: str) -> None:
+        gaps = sorted(self.gaps)
+        say(f"{name}: 64 in 16 slots, against one by one", f"{median(self.ratios):8.2f} × (2.3)")
+        say(f"{name}: of the speed that its parts predict", f"{median(self.shares):8.1%} (85 %)")
+        for share in (0.5, 0.99):
+            gap = gaps[int(len(gaps) * share)] * 1e3
+            say(f"{name}: time between calls that draw, p{share * 100:.0f}", f"{gap:8.1f} ms")
 
 
 def _answer(llm: LLM, prompts: Prompts, shape: tuple[int, int]) -> None:
     llm.engine.submit(prompts.ids(shape[0]), drawn(shape[1])).completion()
 
 
-def _answer_all(llm: LLM, prompts: Prompts, shapes: Sequence[tuple[int, int]]) -> None:
+def _answer_all(
+    llm: LLM, prompts: Prompts, shapes: Sequence[tuple[int, int]], *, whole: bool = True
+) -> None:
     handles = [llm.engine.submit(prompts.ids(a), drawn(b), block=True) for a, b in shapes]
+    for handle in handles:
+        if whole:
+            handle.want_whole()
+        else:
+            handle.listen(lambda: None)
     for handle in handles:
         handle.completion()
 

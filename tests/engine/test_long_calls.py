@@ -40,13 +40,16 @@ class _HeldUp(FakeRunner):
 class Machine:
     """A core on which every token takes 6 ms, and every return from a call `held_up` seconds."""
 
-    def __init__(self, num_pages: int = 64, held_up: float = 0.0) -> None:
+    def __init__(
+        self, num_pages: int = 64, held_up: float = 0.0, max_running: int | None = None
+    ) -> None:
         self.seconds = 0.0
         self.runner = _HeldUp(
             max_walks=64, num_pages=num_pages, context_length=200, before_step=self.pass_time
         )
         self.runner.machine, self.runner.held_up_seconds = self, held_up
-        self.core = EngineCore(self.runner, EngineOptions(), lambda: self.seconds)
+        options = EngineOptions(max_running=max_running)
+        self.core = EngineCore(self.runner, options, lambda: self.seconds)
 
     def pass_time(self, chunks: Sequence[Chunk]) -> None:
         self.seconds += TOKEN_SECONDS
@@ -76,6 +79,19 @@ def test_a_call_for_unread_tokens_takes_a_tenth_of_a_second() -> None:
     machine = Machine()
 
     assert machine.tokens_a_call(unread(0), unread(1)) == 16
+
+
+def test_calls_stay_long_though_others_wait_for_a_place() -> None:
+    machine = Machine(max_running=2)
+
+    assert machine.tokens_a_call(unread(0), unread(1), unread(2)) == 16
+
+
+def test_a_call_ends_before_the_deadline_of_one_that_waits() -> None:
+    machine = Machine(max_running=1)
+    late = unread(1, served=RequestOptions(timeout_seconds=0.05))
+
+    assert machine.tokens_a_call(unread(0), late) < 8
 
 
 def test_one_reader_is_enough_to_keep_calls_short() -> None:

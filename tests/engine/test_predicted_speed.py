@@ -65,6 +65,7 @@ class Served:
         self.random = random.Random(0)
         self.ids = itertools.count()
         self.num_decoders = 0
+        self.unread = False
         self.core = EngineCore(
             self.machine, EngineOptions(max_running=16), lambda: self.machine.seconds
         )
@@ -75,6 +76,7 @@ class Served:
         prompt = [self.random.randrange(97) for _ in range(num_in)]
         arrival = self.machine.seconds
         request = generation(next(self.ids), prompt, num_out, arrival=arrival)
+        request.events.whole = self.unread
         self.core.add(request)
         return request
 
@@ -116,6 +118,35 @@ def test_a_mixed_load_takes_little_longer_than_its_parts_and_far_less_than_one_b
 
     assert alone / together >= 2.3
     assert parts / together >= 0.85
+
+
+def test_prompts_take_what_they_need_where_nobody_reads_before_the_end() -> None:
+    served = Served()
+    served.unread = True
+    shapes = [(served.length(), served.length()) for _ in range(64)]
+    a_prompt_token = served.timed([(512, 1)]) / 512
+    # A step of 16 that draw, half of their prompts and answers known: 7 ms, 0.8 ms and attention.
+    a_drawn_token = (7e-3 + 16 * (0.8e-3 + 192e-7)) / 16
+    parts = sum(a * a_prompt_token + b * a_drawn_token for a, b in shapes)
+
+    # What is missing are the last answers, beside which slots are empty.
+    assert parts / served.timed(shapes) >= 0.9
+
+
+def test_one_reader_is_enough_to_bound_a_step() -> None:
+    served = Served()
+    served.unread = True
+    decoders = [served.add(128, 6000) for _ in range(8)]
+    while any(decoder.state is not RequestState.DECODE for decoder in decoders):
+        served.core.step()
+    served.num_decoders = 8
+    without = median(served.gap() for _ in range(5))
+    served.add(4000, 1)
+    unread = served.gap()
+    decoders[3].events.whole = False
+
+    assert unread > 10 * without
+    assert served.gap() / without < 2.5
 
 
 def test_decoders_go_on_while_a_long_prompt_is_computed() -> None:
