@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Tokenizer"]
 
+# Special tokens by which templates end a turn. Llama 3's first files name another end alone.
+_ENDS_OF_TURN = ("<|eot_id|>", "<|eot|>", "<|im_end|>", "<|end|>", "<end_of_turn>")
+
 
 class Tokenizer:
     """Encodes and decodes as tokenizer.json says; never cuts or pads."""
@@ -49,9 +52,12 @@ class Tokenizer:
         self.bos_id: int | None = definition.bos_id if bos is None else loaded.token_to_id(bos)
         eos = definition.special_tokens.get("eos_token")
         eos_id = None if eos is None else loaded.token_to_id(eos)
-        self.eos_ids: frozenset[int] = definition.eos_ids | {
-            found for found in (eos_id,) if found is not None
-        }
+        written = definition.chat_template or ""
+        turn_ends = {token for token in _ENDS_OF_TURN if token in written}
+        self.eos_ids: frozenset[int] = definition.eos_ids.union(
+            () if eos_id is None else (eos_id,),
+            (i for i in self._special_ids if added[i].content in turn_ends),
+        )
 
     @classmethod
     def load(cls, directory: str | Path) -> Tokenizer:

@@ -142,6 +142,15 @@ def test_spaces_between_tokens_survive_token_by_token(tmp_path: Path) -> None:
     assert deltas(tokenizer, [space, word]) == ["", " hi", ""]
 
 
+def test_a_token_without_a_space_gets_none_after_bos(tmp_path: Path) -> None:
+    """As Llama 2's 1, 6377: `{"`."""
+    tokenizer = Tokenizer.load(tiny_tokenizers.sentencepiece_like(tmp_path))
+    word = tokenizer._tokenizer.token_to_id("hi")
+
+    assert deltas(tokenizer, [1, word, word]) == ["", "hi", "hi", ""]
+    assert tokenizer.decode([1, word], skip_special_tokens=False) == "<s>hi"
+
+
 def test_added_tokens_are_shown_as_they_are(tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(tiny_tokenizers.sentencepiece_like(tmp_path))
     think, word = (tokenizer._tokenizer.token_to_id(token) for token in ("<think>", "\u2581hi"))

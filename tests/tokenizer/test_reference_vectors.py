@@ -56,6 +56,12 @@ def test_ids_are_those_of_the_reference(llama_cpp: Path, tmp_path: Path, name: s
         assert tokenizer.decode(ids) == text
 
 
+def test_json_of_llama_2_begins_without_a_space(llama_cpp: Path, tmp_path: Path) -> None:
+    tokenizer = read(llama_cpp / "models", "llama-spm", tmp_path)
+
+    assert tokenizer.decode([1, 6377]) == '{"'
+
+
 def test_every_vocabulary_with_vectors_is_read_or_refused(llama_cpp: Path) -> None:
     files = (llama_cpp / "models").glob("ggml-vocab-*.gguf.out")
     found = {path.name.removeprefix("ggml-vocab-").removesuffix(".gguf.out") for path in files}

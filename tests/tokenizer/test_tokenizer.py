@@ -54,6 +54,19 @@ def test_eos_is_the_union_of_all_files(directory: Path) -> None:
     assert Tokenizer.load(directory).eos_ids == {3, 7, 8, 9}
 
 
+def test_the_end_of_a_turn_in_the_template_ends_an_answer(directory: Path) -> None:
+    """As Llama 3's: its files named <|end_of_text|>, its turns end in <|eot_id|>."""
+    edit(directory / "generation_config.json", eos_token_id=2)
+    assert Tokenizer.load(directory).eos_ids == {2, 3}
+
+    tiny_tokenizers.set_template(
+        directory, "{% for m in messages %}{{ m.content }}</s>{% endfor %}"
+    )
+    plain = Tokenizer.load(directory)
+    assert plain.eos_ids == {2}
+    assert plain.with_chat_template("{{ messages }}<|im_end|>").eos_ids == {2, 3}
+
+
 def test_only_tokenizer_json_is_needed(directory: Path) -> None:
     for name in ("tokenizer_config.json", "generation_config.json"):
         (directory / name).unlink()
