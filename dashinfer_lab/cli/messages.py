@@ -98,7 +98,9 @@ _CHAT = {
 }
 
 _DEMO = {
-    "demo.ready": Sentence("{url} (Ctrl-C ends)", "{url}（Ctrl-C 结束）"),
+    "demo.ready": Sentence(
+        "open {url} in a browser; Ctrl-C ends", "请在浏览器中打开 {url} ；Ctrl-C 结束"
+    ),
     "demo.proxy": Sentence(
         "through this notebook's proxy: {url}", "经由当前 Notebook 的代理访问：{url}"
     ),
@@ -153,10 +155,7 @@ _TUNE = {
         "loading, then measuring for some 20 s; nothing else should run meanwhile ...",
         "加载后测量约 20 秒，期间请勿运行其他程序 ...",
     ),
-    "tune.busy": Sentence(
-        "other programs kept the processors busy: nothing was kept, try again when they are done",
-        "处理器被其他程序占用：未保存任何结果，请稍后重试",
-    ),
+    "tune.busy": Sentence("nothing was kept", "未保存任何结果"),
     "tune.row_tile": Sentence("rows of a strip", "条带行数"),
     "tune.default": Sentence("the default, nothing beat it", "默认值，没有更快的"),
     "tune.gain": Sentence("{percent:+.0f} %", "{percent:+.0f} %"),

@@ -57,7 +57,8 @@ def resolve(model: str | Path, progress: Progress | None = None, *, refresh: boo
         )
     if hub_id is None:
         raise HubError(
-            f"no model {text!r:.200}: give {_FORMS} ({', '.join(EMBEDDED_MODELS)}){_near(text)}"
+            f"no model {text!r:.200}: there is no such file or directory{_near(text) or '.'} "
+            f"Give {_FORMS} ({', '.join(EMBEDDED_MODELS)})"
         )
     return _fetched(hub_id, progress, refresh=refresh)
 
