@@ -1,6 +1,7 @@
 """What the commands say, in English and Chinese; knows no command, and prints nothing.
 
-`--json` and the detail of an error stay English: in Chinese, its kind and what to do come before.
+`--json` stays English. In Chinese an error's kind and what to do come before what it says, which is
+Chinese where errors often say it (`dashinfer_lab.error_words`).
 `help_words` has the help texts, `error_words` the kinds of errors.
 """
 

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 
-from dashinfer_lab.cli.messages import error_text
+from dashinfer_lab.cli.messages import error_text, language
 from dashinfer_lab.cli.width import padded, width
+from dashinfer_lab.config import Language
+from dashinfer_lab.error_words import error_words
 
 __all__ = [
     "one_line",
@@ -76,15 +78,15 @@ def print_error(error: BaseException, *, as_json: bool = False) -> None:
 
     It is one line; in Chinese, one under a heading.
     """
-    remark(error_text(error, one_line(error)))
+    remark(error_text(error, one_line(error, language())))
     if as_json:
         with suppress(OSError):  # stdout may be what failed
             print_json({"error": {"type": type(error).__name__, "message": one_line(error)}})
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: BaseException, spoken: Language = "en") -> str:
     """Message of `error` without line breaks; its class where it has none."""
-    return printable(" ".join(str(error).split())) or type(error).__name__
+    return printable(" ".join(error_words(error, spoken).split())) or type(error).__name__
 
 
 def printable(text: str) -> str:

@@ -31,7 +31,7 @@ class Answer:
     text: str
     token_ids: list[int]
     finish_reason: str | None = None
-    error: str | None = None
+    error: BaseException | None = None
     metrics: RequestMetrics | None = None
 
     @property
@@ -43,7 +43,7 @@ class Answer:
     def note(self, say: Texts) -> str:
         """Why it ended where that is worth a word, its length, speed and time to first token."""
         if self.error is not None:
-            return say("answer.error", message=self.error)
+            return say("answer.error", message=say.error(self.error))
         parts = []
         if self.finish_reason in ("cancelled", "length"):
             key = {"cancelled": "answer.stopped", "length": "answer.length"}[self.finish_reason]
@@ -83,5 +83,4 @@ async def answering(
 
 
 def _answer(output: CompletionOutput, metrics: RequestMetrics | None) -> Answer:
-    error = str(output.error) if output.error is not None else None
-    return Answer(output.text, output.token_ids, output.finish_reason, error, metrics)
+    return Answer(output.text, output.token_ids, output.finish_reason, output.error, metrics)

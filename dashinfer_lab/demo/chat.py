@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dashinfer_lab.demo.answer import Answer, answering
-from dashinfer_lab.demo.context import EXPECTED, DemoContext, with_stated
+from dashinfer_lab.demo.context import EXPECTED, DemoContext, Sampling, with_stated
 from dashinfer_lab.demo.conversation import Conversation, Turn
 
 if TYPE_CHECKING:
     from dashinfer_lab.demo.shelf import Choice
-    from dashinfer_lab.sampling import SamplingParams
 
 __all__ = ["Chat", "Settings", "View"]
 
@@ -24,7 +23,7 @@ class Settings:
 
     choice: Choice
     system: str
-    params: SamplingParams
+    sampling: Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +90,18 @@ class Chat:
         turn, messages = conversation.turns[-1], conversation.for_model(settings.system)
         with self._context.running.work(session) as stop:
             try:
+                sampled = settings.sampling.params()
                 async with self._context.shelf.lent(settings.choice) as llm:
-                    params = with_stated(settings.params, llm.sampling_defaults)
+                    params = with_stated(sampled, llm.sampling_defaults)
                     async with aclosing(answering(llm, messages, params, stop)) as answers:
                         async for answer in answers:
                             self._take(answer, turn)
                             yield View(conversation.turns, is_busy=answer.finish_reason is None)
             except EXPECTED as error:
-                turn.note, turn.failed = self.say("answer.error", message=str(error)), True
+                turn.note, turn.failed = (
+                    self.say("answer.error", message=self.say.error(error)),
+                    True,
+                )
         yield View(conversation.turns)
 
     def _take(self, answer: Answer, turn: Turn) -> None:

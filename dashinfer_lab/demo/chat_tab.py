@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from dashinfer_lab.demo.chat import Chat, Settings, View
-from dashinfer_lab.demo.context import DemoContext, sampling, session_name
+from dashinfer_lab.demo.context import DemoContext, Sampling, session_name
 from dashinfer_lab.demo.conversation import Conversation, Turn
 from dashinfer_lab.demo.literal import literal, plain
 from dashinfer_lab.demo.settings import Controls
@@ -71,7 +71,7 @@ def _parts(context: DemoContext) -> _Parts:
         editable="user",
         buttons=["copy"],
         feedback_options=None,
-        height="calc(100dvh - 252px)",
+        height="calc(100dvh - 226px)",
         min_height=300,
         latex_delimiters=[],
     )
@@ -99,9 +99,8 @@ def _settings(context: DemoContext) -> Callable[..., Settings]:
     def settings(
         model: Any, weights: Any, kv_cache_dtype: Any, system: str, *drawn: Any
     ) -> Settings:
-        with context.refusals():
-            choice = context.choice(model, weights, kv_cache_dtype)
-            return Settings(choice, system or "", sampling(*drawn))
+        choice = context.choice(model, weights, kv_cache_dtype)
+        return Settings(choice, system or "", Sampling(*drawn))
 
     return settings
 

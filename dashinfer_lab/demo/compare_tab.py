@@ -142,7 +142,7 @@ async def _answers(
                     end = answer.finish_reason is not None
                     yield answer, _note(f"{size} · {answer.note(context.say)}" if end else size)
     except EXPECTED as error:
-        failed = Answer("", [], "error", str(error))
+        failed = Answer("", [], "error", error)
         yield failed, f"<span class='note failed'>{escape(failed.note(context.say))}</span>"
 
 

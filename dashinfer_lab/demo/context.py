@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dashinfer_lab.demo.choices import is_english_only
 from dashinfer_lab.demo.running import Running
@@ -23,7 +21,7 @@ __all__ = [
     "SCHEMES",
     "SHOWN",
     "DemoContext",
-    "sampling",
+    "Sampling",
     "session_name",
     "with_stated",
 ]
@@ -70,17 +68,6 @@ class DemoContext:
         """What is put to the first model: in the page's language where it speaks that."""
         return Texts("en") if is_english_only(self.models[0]) else self.say
 
-    @contextmanager
-    def refusals(self) -> Generator[None]:
-        """Turn expected errors into a message on the page, as text."""
-        import gradio as gr
-
-        try:
-            yield
-        except EXPECTED as error:
-            title = self.say("page.refused")
-            raise gr.Error(escape(str(error)), title=title, print_exception=False) from error
-
 
 def with_stated(params: SamplingParams, stated: Mapping[str, Any]) -> SamplingParams:
     """Add what a model states of sampling that no control of the page shows."""
@@ -92,20 +79,28 @@ def session_name(session: str | None) -> str:
     return session or "-"
 
 
-def sampling(
-    temperature: float, top_p: float, top_k: float, max_tokens: float, seed: str
-) -> SamplingParams:
-    """Return what the controls ask for; an empty seed draws a fresh one. Raises `RequestError`."""
-    from dashinfer_lab.sampling import SamplingParams
+class Sampling(NamedTuple):
+    """Where the controls of sampling stand; an empty seed draws a fresh one."""
 
-    wanted = (seed or "").strip()
-    if wanted and not wanted.isdecimal():
-        raise RequestError(f"seed={wanted!r:.80} is not possible: give a whole number, or nothing")
+    temperature: float
+    top_p: float
+    top_k: float
+    max_tokens: float
+    seed: str
 
-    return SamplingParams(
-        temperature=temperature,
-        top_p=top_p,
-        top_k=int(top_k),
-        max_tokens=int(max_tokens),
-        seed=int(wanted) if wanted else None,
-    )
+    def params(self) -> SamplingParams:
+        """Return what they ask for. Raises `RequestError`."""
+        from dashinfer_lab.sampling import SamplingParams
+
+        wanted = (self.seed or "").strip()
+        if wanted and not wanted.isdecimal():
+            raise RequestError(
+                f"seed={wanted!r:.80} is not possible: give a whole number, or nothing"
+            )
+        return SamplingParams(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            top_k=int(self.top_k),
+            max_tokens=int(self.max_tokens),
+            seed=int(wanted) if wanted else None,
+        )

@@ -41,7 +41,6 @@ def _model_facts(llm: LLM, say: Texts) -> Iterator[tuple[str, str]]:
             "panel.pages_used",
             used=stats.num_pages_used,
             total=stats.num_pages,
-            kind=llm.kv_choice.kv_format,
         ),
     )
     yield say("model.kv_cache_dtype"), llm.kv_choice.reason(say.language)
@@ -65,8 +64,10 @@ def _memory(say: Texts) -> str:
 
 
 def facts_html(llm: LLM | None, say: Texts) -> str:
-    """Return the rows as a titled list of terms, every value escaped."""
+    """Return the rows as a titled list of terms, every value escaped; a reason has a line."""
+    sentence = say("model.kv_cache_dtype")
     rows = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts(llm, say)
+        f"<dt>{escape(name)}</dt><dd{' class=why' * (name == sentence)}>{escape(value)}</dd>"
+        for name, value in facts(llm, say)
     )
     return f"<h2>{escape(say('panel.title'))}</h2><dl>{rows}</dl>"

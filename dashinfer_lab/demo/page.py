@@ -50,6 +50,11 @@ def theme() -> Any:
         radius_size="md",
         font=list(_SANS),
         font_mono=list(_MONO),
+    ).set(
+        # Gradio's own greys of what explains a control are too pale to read on white.
+        body_text_color_subdued="*neutral_500",
+        input_placeholder_color="*neutral_500",
+        block_info_text_color="*neutral_500",
     )
 
 

@@ -58,7 +58,7 @@ def _profile(context: DemoContext) -> Callable[..., Any]:
         try:
             report = await _report(context, session, choice, prompt or "", int(tokens))
         except EXPECTED as error:
-            note = escape(context.say("answer.error", message=str(error)))
+            note = escape(context.say("answer.error", message=context.say.error(error)))
             report = f"<span class='note failed'>{note}</span>"
         yield [report, gr.update(visible=True), gr.update(visible=False)]
 

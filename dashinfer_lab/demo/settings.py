@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from html import escape
 from typing import Any, Final, NamedTuple
 
 from dashinfer_lab.demo.choices import LARGER_MODEL, is_english_only
-from dashinfer_lab.demo.context import SCHEMES, SHOWN, DemoContext
+from dashinfer_lab.demo.context import EXPECTED, SCHEMES, SHOWN, DemoContext
 from dashinfer_lab.demo.facts import facts_html
 from dashinfer_lab.demo.shelf import Choice
 from dashinfer_lab.engine.auto_kv import KV_CACHE_DTYPES
@@ -39,6 +40,7 @@ def settings_column(context: DemoContext) -> Controls:
     with gr.Group():
         pickers = _pickers(context)
         told = gr.HTML(say("model.english_only"), visible=english_only, elem_classes=["hint"])
+        refused = gr.HTML(visible=False, elem_classes=["hint"], elem_id="refused")
     larger = gr.Button(
         say("model.larger", name=LARGER_MODEL),
         visible=english_only and context.any_model,
@@ -58,7 +60,7 @@ def settings_column(context: DemoContext) -> Controls:
         )
     with gr.Accordion(say("sampling.title"), open=False, elem_id="sampling"):
         sampling = _sampling(context)
-    _events(context, pickers, [told, larger, panel, *sampling[: len(SHOWN)]])
+    _events(context, pickers, [told, larger, refused, panel, *sampling[: len(SHOWN)]])
     return Controls(*pickers, system, *sampling)
 
 
@@ -115,10 +117,10 @@ def _events(context: DemoContext, pickers: tuple[Any, Any, Any], shown: list[Any
     load, glance = _load(context), _glance(context)
     quiet: dict[str, Any] = {"show_progress": "hidden", "queue": False}
     for picker in pickers:
-        picker.change(load, list(pickers), shown, concurrency_limit=None)
+        picker.change(load, list(pickers), shown, concurrency_limit=None, show_progress_on=shown[3])
     shown[1].click(lambda: LARGER_MODEL, None, pickers[0], **quiet)
     timer = gr.Timer(_SECONDS_BETWEEN_GLANCES)
-    timer.tick(glance, list(pickers), shown[2], **quiet)
+    timer.tick(glance, list(pickers), shown[3], **quiet)
 
 
 def _glance(context: DemoContext) -> Callable[[Any, Any, Any], str]:
@@ -134,17 +136,34 @@ def _load(context: DemoContext) -> Callable[[Any, Any, Any], Awaitable[list[Any]
 
     async def load(model: Any, weights: Any, kv_cache_dtype: Any) -> list[Any]:
         choice = context.choice(model, weights, kv_cache_dtype)
-        with context.refusals():
+        try:
             await asyncio.to_thread(context.shelf.fetch, choice)
+        except EXPECTED as error:
+            return _refusal(context, choice, error)
         english_only = is_english_only(choice.model)
         return [
             gr.update(visible=english_only),
             gr.update(visible=english_only and context.any_model),
+            gr.update(visible=False),
             facts_html(context.shelf.peek(choice), context.say),
             *_stated(context, choice),
         ]
 
     return load
+
+
+def _refusal(context: DemoContext, choice: Choice, error: BaseException) -> list[Any]:
+    """Say under the pickers why the model is not loaded, until another is picked."""
+    import gradio as gr
+
+    why = context.say("model.refused", message=context.say.error(error))
+    return [
+        gr.update(visible=False),
+        gr.update(visible=False),
+        gr.update(value=f"<span class='note failed'>{escape(why)}</span>", visible=True),
+        facts_html(context.shelf.peek(choice), context.say),
+        *[gr.skip()] * len(SHOWN),
+    ]
 
 
 def _stated(context: DemoContext, choice: Choice) -> list[Any]:

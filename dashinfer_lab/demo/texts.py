@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from dashinfer_lab.config import Language
+from dashinfer_lab.error_words import error_words
 
 __all__ = ["SENTENCES", "Sentence", "Texts"]
 
@@ -22,7 +23,6 @@ _PAGE = {
         "A language model on this machine's CPU. Nothing you type leaves it.",
         "在本机 CPU 上运行的大语言模型，输入的内容不会离开本机。",
     ),
-    "page.refused": Sentence("Not possible", "无法执行"),
     "tab.chat": Sentence("Chat", "对话"),
     "tab.compare": Sentence("Compare", "对比"),
     "tab.profile": Sentence("Profile", "性能剖析"),
@@ -75,6 +75,7 @@ _MODEL = {
         "smollm2-135m understands English only and is very small: expect mistakes.",
         "smollm2-135m 仅支持英文，且规模很小，回答可能有误。",
     ),
+    "model.refused": Sentence("Not loaded: {message}", "未加载：{message}"),
     "model.larger": Sentence("Fetch {name} instead", "下载并改用 {name}"),
 }
 
@@ -89,13 +90,13 @@ _ANSWER = {
 }
 
 _PANEL = {
-    "panel.title": Sentence("This machine", "本机"),
+    "panel.title": Sentence("Model and machine", "模型与本机"),
     "panel.engine": Sentence("Engine", "引擎"),
     "panel.running": Sentence(
         "{running} running, {queued} waiting", "{running} 个运行，{queued} 个等待"
     ),
     "panel.pages": Sentence("KV cache", "KV 缓存"),
-    "panel.pages_used": Sentence("{used} of {total} pages, {kind}", "{used} / {total} 页，{kind}"),
+    "panel.pages_used": Sentence("{used} of {total} pages", "{used} / {total} 页"),
     "panel.weights": Sentence("Weights", "权重"),
     "panel.weights_size": Sentence("{scheme}, {mb:.0f} MB", "{scheme}，{mb:.0f} MB"),
     "panel.isa": Sentence("Instruction set", "指令集"),
@@ -108,7 +109,7 @@ _PANEL = {
     "panel.layers": Sentence("{kind}, {layers} layers", "{kind}，{layers} 层"),
     "panel.context": Sentence("Context", "上下文"),
     "panel.context_tokens": Sentence("{count} tokens", "{count} 个词元"),
-    "panel.not_loaded": Sentence("loads with the next message", "下次发送时加载"),
+    "panel.not_loaded": Sentence("not loaded", "未加载"),
 }
 
 _COMPARE = {
@@ -176,3 +177,7 @@ class Texts:
         sentence = SENTENCES[key]
         chosen = sentence.zh if self.language == "zh" else sentence.en
         return chosen.format(**values) if values else chosen
+
+    def error(self, error: BaseException) -> str:
+        """Return what `error` says; in Chinese where that is spoken and the error has it."""
+        return error_words(error, self.language)

@@ -9,6 +9,7 @@ from dashinfer_lab.config import Language
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.profiling.memory_plot import paint_memory, paint_totals
 from dashinfer_lab.profiling.picture import Pen, Picture, Theme, draw
+from dashinfer_lab.profiling.report import machine_text
 from dashinfer_lab.profiling.roofline_plot import paint_roofline
 from dashinfer_lab.profiling.time_plots import paint_operators, paint_requests, paint_timeline
 
@@ -36,7 +37,7 @@ def plot(
 def _overview(pen: Pen, profile: OpProfile) -> None:
     """Operators and roofline above, requests and memory below, what ran on top."""
     if profile.machine is not None:
-        title = pen.drawable(str(profile.machine))
+        title = pen.drawable(machine_text(profile.machine, pen.lang))
         pen.figure.suptitle(title, x=0.01, ha="left", color=pen.palette.faint, fontsize=10)
     grid = pen.figure.add_gridspec(2, 2, height_ratios=(2.1, 1), width_ratios=(1, 1.35))
     paint_operators(pen, pen.figure.add_subplot(grid[0, 0]), profile)

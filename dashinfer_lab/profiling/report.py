@@ -13,9 +13,10 @@ from dashinfer_lab.config import Language
 from dashinfer_lab.profiling.achieved import Achieved
 from dashinfer_lab.profiling.limit import limit_sentence
 from dashinfer_lab.profiling.op_profile import OpProfile, PhaseProfile, ProfileRow
+from dashinfer_lab.profiling.recorder import Machine
 from dashinfer_lab.profiling.words import say, spoken
 
-__all__ = ["notes", "report", "roof_sentence"]
+__all__ = ["machine_text", "notes", "report", "roof_sentence"]
 
 _COLUMNS = ("rank", "opname", "count", "min_ms", "max_ms", "ave_ms", "total_ms", "percentage")
 _WIDTHS = (4, 18, 7, 9, 9, 9, 10, 10)
@@ -49,13 +50,26 @@ def report(profile: OpProfile, lang: Language | None = None) -> str:
 def notes(profile: OpProfile, lang: Language) -> Iterator[str]:
     """What ran where, the roof, and what the figures leave out."""
     if profile.machine is not None:
-        yield str(profile.machine)
+        yield machine_text(profile.machine, lang)
     yield roof_sentence(profile, lang)
     yield say(lang, "convention")
     if profile.uncounted:
         yield say(lang, "uncounted", kernels=", ".join(profile.uncounted))
     if profile.num_dropped:
         yield say(lang, "dropped", count=profile.num_dropped)
+
+
+def machine_text(machine: Machine, lang: Language) -> str:
+    """What ran where, on one line."""
+    threads = say(lang, "one_thread" if machine.threads == 1 else "threads", count=machine.threads)
+    return say(
+        lang,
+        "machine",
+        model=machine.model,
+        scheme=machine.scheme,
+        isa=machine.isa,
+        threads=threads,
+    )
 
 
 def roof_sentence(profile: OpProfile, lang: Language) -> str:

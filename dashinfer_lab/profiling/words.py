@@ -24,6 +24,9 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
         "{phase}：{steps} 步，{tokens} 个词元，{ms:.2f} ms，{rate:.1f} 词元/秒，"
         "{coverage:.1%} 的时间已归因",
     ),
+    "threads": ("{count} threads", "{count} 个线程"),
+    "one_thread": ("1 thread", "1 个线程"),
+    "machine": ("{model}, {scheme}, {isa}, {threads}", "{model}，{scheme}，{isa}，{threads}"),
     "nothing": ("no step was profiled", "没有记录到任何步骤"),
     "roof": (
         "roof of this machine: {bandwidth:.1f} GB/s read, {peak:.0f} GFLOP/s of fp32 multiply-adds "

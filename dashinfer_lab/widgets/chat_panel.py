@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.config import Language
+from dashinfer_lab.error_words import error_words
 from dashinfer_lab.errors import ConfigError, RequestError
 from dashinfer_lab.widgets.aside import begin_aside
 from dashinfer_lab.widgets.chat_controls import ChatControls
@@ -106,7 +107,7 @@ class ChatPanel(View):
             self.set_sampling(**{name: value})
             self._refused = ""
         except RequestError as error:
-            self._refused = note(str(error), "bad")
+            self._refused = note(error_words(error, self.lang), "bad")
         self._draw()
 
     def _draw(self) -> None:

@@ -66,7 +66,7 @@ class ChatSession:
             self._handle = self._llm.submit(self._for_model(), params)
             self._follow(turn, self._handle)
         except DashInferLabError as error:
-            turn.note, turn.error = self._say("chat.failed", message=str(error)), error
+            turn.note, turn.error = self._say("chat.failed", message=error), error
         except BaseException:
             turn.note = self._say("chat.stopped").rstrip(" ·")
             raise

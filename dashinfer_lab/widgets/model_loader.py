@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.config import Language
+from dashinfer_lab.error_words import error_words
 from dashinfer_lab.errors import DashInferLabError
 from dashinfer_lab.widgets.aside import begin_aside
 from dashinfer_lab.widgets.controls import button, observed, row
@@ -115,4 +116,4 @@ class ModelLoader(View):
         try:
             return fit_html(self.fit(), self.model, self.lang) + self._loading.said
         except DashInferLabError as error:
-            return note(str(error), "bad") + self._loading.said
+            return note(error_words(error, self.lang), "bad") + self._loading.said

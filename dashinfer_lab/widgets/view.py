@@ -76,7 +76,7 @@ class View(ABC):
 
     def failure(self, key: str, error: BaseException) -> str:
         """The words of `key` about `error`, as HTML."""
-        return note(self.say(key, message=str(error) or type(error).__name__), "bad")
+        return note(self.say(key, message=error), "bad")
 
     def close(self) -> None:
         """End what goes on, and take the widget away; closing twice is harmless."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashinfer_lab.config import Language
+from dashinfer_lab.error_words import error_words
 from dashinfer_lab.widgets.words_kernel import KERNEL, PROFILE
 from dashinfer_lab.widgets.words_weights import EXPLORER, LOADER
 
@@ -52,7 +53,13 @@ WORDS: Final = {**_ENGINE, **_CHAT, **LOADER, **EXPLORER, **KERNEL, **PROFILE}
 
 
 def say(lang: Language, key: str, **values: object) -> str:
-    """The words of `key` with its placeholders filled. An unknown key is a `KeyError`."""
+    """The words of `key` with its placeholders filled. An unknown key is a `KeyError`.
+
+    An error among the values says what it says in this language.
+    """
     english, chinese = WORDS[key]
+    for name, value in values.items():
+        if isinstance(value, BaseException):
+            values[name] = error_words(value, lang) or type(value).__name__
     chosen = chinese if lang == "zh" else english
     return chosen.format(**values) if values else chosen

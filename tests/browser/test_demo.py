@@ -255,10 +255,24 @@ def test_a_model_that_is_not_there_is_refused_by_name(tab: Watched) -> None:
     page = tab.page
     page.fill("#model input", "missing<b>")
     page.press("#model input", "Enter")
-    page.locator(".toast-body").filter(has_text="missing<b>").wait_for()
+    page.locator("#refused").filter(has_text="Not loaded: no model 'missing<b>'").wait_for()
+    assert page.locator("#refused b").count() == 0
+    page.fill("#model input", "script")
+    page.press("#model input", "Enter")
+    page.locator("#facts dd").filter(has_text="0 running").wait_for()
 
-    assert page.locator(".toast-body b").count() == 0
-    tab.problems.clear()  # the browser counts a refused event as a problem
+    assert not page.locator("#refused").is_visible()
+
+
+def test_a_seed_that_is_no_number_is_refused_under_its_message(tab: Watched) -> None:
+    tab.page.get_by_role("button", name="Sampling").click()
+    tab.page.fill("#seed textarea, #seed input", "<b>many</b>")
+    ask(tab, "say hi")
+
+    note = wait_for_note(tab)
+    assert (
+        note == "not answered: seed='<b>many</b>' is not possible: give a whole number, or nothing"
+    )
 
 
 def test_two_weights_are_compared(tab: Watched, models: list[ScriptedLLM]) -> None:

@@ -86,7 +86,7 @@ def test_an_error_in_chinese_has_a_heading_and_the_detail(
     heading, detail = ended.err.splitlines()
     assert ended.code == 1
     assert heading == "错误：请求被拒绝，其他请求不受影响。请按下面的说明修改请求"
-    assert detail.startswith("top_p=1.5")
+    assert detail == "top_p=1.5 无效：应为大于 0 且不超过 1 的数（1 为关闭）"
 
 
 def test_the_option_wins_over_the_locale(

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from dashinfer_lab.demo.chat import Chat, Settings, View
-from dashinfer_lab.demo.context import DemoContext, sampling
+from dashinfer_lab.demo.context import DemoContext, Sampling
 from dashinfer_lab.demo.conversation import Conversation
 from dashinfer_lab.demo.shelf import Choice, ModelShelf
 from dashinfer_lab.demo.texts import Texts
@@ -15,7 +15,7 @@ from dashinfer_lab.errors import RequestError
 from tests.demo.conftest import CHOICE, eventually
 from tests.demo.scripted_model import ScriptedLLM
 
-SETTINGS = Settings(CHOICE, "", sampling(0, 1, 0, 2000, ""))
+SETTINGS = Settings(CHOICE, "", Sampling(0, 1, 0, 2000, ""))
 
 
 async def _all(views: AsyncGenerator[View]) -> list[View]:
@@ -56,7 +56,7 @@ def test_nothing_but_blanks_is_no_message(context: DemoContext, loaded: list[Scr
 def test_the_model_is_asked_with_the_settings(
     context: DemoContext, loaded: list[ScriptedLLM]
 ) -> None:
-    settings = Settings(CHOICE, "Be brief.", sampling(0.5, 0.9, 40, 7, " 42 "))
+    settings = Settings(CHOICE, "Be brief.", Sampling(0.5, 0.9, 40, 7, " 42 "))
     views = Chat(context).send("tab", Conversation(), "Hi", settings)
     asyncio.run(_all(views))
 
@@ -73,7 +73,7 @@ def test_what_a_model_states_of_sampling_holds_where_no_control_shows_it(
 ) -> None:
     context.shelf.fetch(CHOICE)
     loaded[0].sampling_defaults = {"temperature": 0.3, "repetition_penalty": 1.1}
-    settings = Settings(CHOICE, "", sampling(0.5, 0.9, 40, 7, " 42 "))
+    settings = Settings(CHOICE, "", Sampling(0.5, 0.9, 40, 7, " 42 "))
     asyncio.run(_all(Chat(context).send("tab", Conversation(), "Hi", settings)))
 
     (params,) = loaded[0].params
@@ -82,7 +82,7 @@ def test_what_a_model_states_of_sampling_holds_where_no_control_shows_it(
 
 def test_an_answer_that_was_cut_says_so(context: DemoContext) -> None:
     conversation = Conversation()
-    settings = Settings(CHOICE, "", sampling(0, 1, 0, 16, ""))
+    settings = Settings(CHOICE, "", Sampling(0, 1, 0, 16, ""))
     asyncio.run(_all(Chat(context).send("tab", conversation, "count", settings)))
 
     assert conversation.turns[0].note.startswith("cut at the longest answer allowed · 16 tokens")
@@ -131,7 +131,7 @@ def test_whatever_ends_the_generator_ends_the_answer_in_the_engine(
     asyncio.run(leave())
 
     assert eventually(lambda: _num_running(loaded) == 0)
-    assert loaded[0].engine.stats().num_decode_tokens < SETTINGS.params.max_tokens
+    assert loaded[0].engine.stats().num_decode_tokens < SETTINGS.sampling.max_tokens
     assert len(context.running) == 0
 
 
@@ -234,7 +234,7 @@ def test_a_refused_request_is_told_under_the_message_and_forgotten_by_the_model(
 
 def test_a_model_that_is_not_there_is_told_under_the_message(context: DemoContext) -> None:
     conversation = Conversation()
-    settings = Settings(Choice("missing", "fp32"), "", SETTINGS.params)
+    settings = Settings(Choice("missing", "fp32"), "", SETTINGS.sampling)
     asyncio.run(_all(Chat(context).send("tab", conversation, "Hi", settings)))
 
     assert conversation.turns[0].note == "not answered: no model 'missing'"
@@ -242,7 +242,7 @@ def test_a_model_that_is_not_there_is_told_under_the_message(context: DemoContex
 
 def test_sampling_controls_are_checked() -> None:
     with pytest.raises(RequestError, match="top_p"):
-        sampling(1, 0, 0, 16, "")
+        Sampling(1, 0, 0, 16, "").params()
     with pytest.raises(RequestError, match="seed='many'.*or nothing"):
-        sampling(1, 1, 0, 16, "many")
-    assert sampling(1, 1, 0, 16, "").seed is None
+        Sampling(1, 1, 0, 16, "many").params()
+    assert Sampling(1, 1, 0, 16, "").params().seed is None
