@@ -22,9 +22,10 @@ _FORMS_ZH: Final = (
 _UNREACHABLE_ZH: Final = "已下载的部分会保留，下次从断点继续。内置模型无需下载：smollm2-135m。"
 
 CHINESE: Final[dict[str, str]] = {
-    ("no model '{name}': give {_} or an embedded model's name ({embedded})"): (
-        f"没有模型“{{name}}”：{_FORMS_ZH}（{{embedded}}）"
-    ),
+    (
+        "no model '{name}': there is no such file or directory. Give {_} or an embedded model's "
+        "name ({embedded})"
+    ): (f"没有模型“{{name}}”：没有这样的文件或目录。{_FORMS_ZH}（{{embedded}}）"),
     (
         "{model} is not complete in the cache, and {hub} does not answer ({error}). Check the "
         "network, or MODELSCOPE_ENDPOINT; {_}"
@@ -148,7 +149,7 @@ _WANTED: Final[dict[str, str]] = {
     "True or False": " True 或 False",
     "a text or a list of texts, none of them empty": "文本或文本列表，均不能为空",
 }
-_MEANT: Final = re.compile(r"\. Did you mean (?P<names>.+)\?", re.DOTALL)
+_MEANT: Final = re.compile(r"\. Did you mean (?P<names>.+?)\?(?= |$)", re.DOTALL)
 
 
 def error_words(error: BaseException, language: Language) -> str:
@@ -157,12 +158,12 @@ def error_words(error: BaseException, language: Language) -> str:
     if language == "en":
         return english
     meant = _MEANT.search(english)
-    said = english[: meant.start()] if meant else english
-    chinese = _translated(said, CHINESE)
+    said = _MEANT.sub(".", english)
+    chinese = _translated(said, CHINESE) or _translated(said.rstrip("."), CHINESE)
     if chinese is None:
         return english
     names = meant["names"].replace(" or ", " 或 ") if meant else None
-    return f"{chinese}。您要找的是 {names} 吗？" if names else chinese
+    return f"{chinese.rstrip('。')}。您要找的是 {names} 吗？" if names else chinese
 
 
 def _translated(said: str, chinese: dict[str, str]) -> str | None:

@@ -52,7 +52,7 @@ def pattern(english: str) -> re.Pattern[str]:
 def test_each_is_said_somewhere_and_its_values_are_kept(english: str) -> None:
     names = set(re.findall(r"\{(\w+)\}", english)) - {"_"}
     # A list of forms is a constant of its own.
-    known = english.partition(" or an embedded model's name")[0]
+    known = english.partition("{_} or an embedded model's")[0]
 
     assert any(pattern(known).match(it) for it in said())
     assert set(re.findall(r"\{(\w+)\}", CHINESE[english])) == names
@@ -61,7 +61,7 @@ def test_each_is_said_somewhere_and_its_values_are_kept(english: str) -> None:
 @pytest.mark.parametrize(
     ("fails", "chinese"),
     [
-        (lambda: resolve("nowhere"), "没有模型“nowhere”：请给出检查点目录"),
+        (lambda: resolve("nowhere"), "没有模型“nowhere”：没有这样的文件或目录。请给出检查点目录"),
         (lambda: resolve("smollm2-135n"), "（smollm2-135m）。您要找的是 smollm2-135m 吗？"),
         (lambda: Scheme.parse("w3"), "没有权重格式“w3”；可选："),
         (lambda: require_kv_dtype("fp8"), "不支持键值缓存格式“fp8”；可选：auto, "),
