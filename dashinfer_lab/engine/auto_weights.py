@@ -49,6 +49,7 @@ _BLOCKS_OF_32: Final = (
 _TINY_PARAMETERS: Final = 4_000_000  # 16 MB in fp32 lie in a processor's cache
 _UNNOTICED_SECONDS: Final = 2e-4  # about what a step takes beside reading weights
 _MOST_BYTES_PER_PARAMETER: Final = 8  # fp32 takes 4; a small GGUF file is half vocabulary
+_MOST_SPARED: Final = 64  # a mixture of experts reads more than one parameter of so many
 _EXPERTS: Final = ".experts."  # part of the name of every tensor that only some tokens meet
 _WEIGHT_FILES: Final = (".safetensors", ".gguf")
 
@@ -81,7 +82,7 @@ def choose_weights(
     quantised = "a16w8:32" if stored_as and stored_as[0] in _BLOCKS_OF_32 else "a16w8"
     needed = {scheme: size * num_parameters for scheme, size in _BYTES.items()}
     met = num_parameters if num_met is None else num_met
-    saved = needed["fp32"] - needed[quantised]
+    saved = (_BYTES["fp32"] - _BYTES[quantised]) * met
     is_tiny = num_parameters <= _TINY_PARAMETERS
     unnoticed = bandwidth_gbs is not None and saved <= _UNNOTICED_SECONDS * bandwidth_gbs * 1e9
     exact = (is_tiny or unnoticed) and needed["fp32"] <= available_bytes
@@ -118,9 +119,10 @@ def auto_scheme(source: Path, threads: int | None = None) -> str:
     file_bytes = sum(path.stat().st_size for path in files if path.suffix in _WEIGHT_FILES)
     available = available_bytes()
     bandwidth = kept_bandwidth(detect().name, thread_plan(threads).threads)
-    fewest_parameters = file_bytes // _MOST_BYTES_PER_PARAMETER
+    fewest = file_bytes // _MOST_BYTES_PER_PARAMETER
     is_gguf = source.suffix == ".gguf"
-    if not is_gguf and choose_weights(fewest_parameters, available, bandwidth).scheme == "a16w8":
+    of_fewest = choose_weights(fewest, available, bandwidth, num_met=fewest // _MOST_SPARED)
+    if not is_gguf and of_fewest.scheme == "a16w8":
         return "a16w8"
     from dashinfer_lab.hub import open_checkpoint
 
