@@ -15,6 +15,7 @@ from dashinfer_lab import LLM, BeamSearchParams, SamplingParams
 from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.vllm_options import LoadArguments
+from tests.busy_line import without_busy_line
 from tests.surface import surface
 
 SNAPSHOT = Path(__file__).with_name("surface.txt")
@@ -144,7 +145,7 @@ def test_prompts_that_are_done_are_counted_where_a_person_watches(
     params = SamplingParams(max_tokens=2)
     with LLM(tiny, threads=1) as llm:
         assert len(llm.generate(["a", "b"], params, use_tqdm=True)) == 2
-        assert capsys.readouterr().err == ""
+        assert without_busy_line(capsys.readouterr().err) == ""
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         assert len(llm.generate(["a", "b"], params, use_tqdm=True)) == 2
     assert "0/2" in capsys.readouterr().err
