@@ -72,9 +72,13 @@ def attend_row(
 
 
 def _most_queries(isa: Isa, wide: int) -> int:
-    """Most queries whose sums, `wide` vectors each, leave registers for operands."""
-    per_vector = VECTOR_LANES // isa.float_lanes
-    return max(1, (isa.num_registers - per_vector - 1) // (per_vector * wide))
+    """Most queries whose sums, `wide` vectors each, leave registers for operands.
+
+    All of a step's keys or values are operands at once. One register too few, and LLVM takes
+    chains of sums through memory, which doubles their latency.
+    """
+    per_query = VECTOR_LANES // isa.float_lanes * wide
+    return max(1, (isa.num_registers - per_query - 1) // per_query)
 
 
 def _head_blocks(isa: Isa, heads_per_kv: int) -> list[tuple[int, int]]:

@@ -90,8 +90,9 @@ def _multiply(
     tile = Tile.in_registers(rows) if in_registers else Tile.in_memory(product.scratch.tiles, rows)
     tile.clear()
     prefetch = Prefetch(PREFETCH_BYTES) if rows > 1 else None
-    activations = ActivationRows(starts, 1)
-    weights.multiply_panels([unit.stacked_panel], [tile], activations, sources, prefetch)
+    activations, panels = ActivationRows(starts, 1), [unit.stacked_panel]
+    for piece in weights.pieces():
+        weights.add_packed([tile], panels, piece, activations, sources, prefetch)
     for row, slot in enumerate(slots):
         with when(done + row < unit.count):
             product.destination.finish(slot, unit.panel, tile[row])

@@ -7,7 +7,7 @@ other rows, the number of workers, or who computes what.
     1, 2, 3, 4 rows
         a unit is a run of panels; weights are decoded straight into the sums
     to 64 rows
-        the same for every eight or four of them, and for the rest
+        a piece of K of a panel meets every eight or four of them, and the rest; then the next piece
     more
         a unit is (row block, panel); per K block the panel's weights are unpacked once into the
         workspace, then met by every strip of the block
@@ -17,13 +17,14 @@ Knows the order of the work; the formats (`Weights`) know what their words mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS
 from jit_kernels.dsl import (
     VECTOR_LANES,
     Array,
     Value,
+    VectorIndex,
     claimed,
     index,
     loop,
@@ -31,12 +32,14 @@ from jit_kernels.dsl import (
     minimum,
     select,
     when,
+    zeros,
 )
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import worker
 from jit_kernels.kernels.linear_operands import (
     WORKSPACE_BYTES,
     Block,
+    Piece,
     Product,
     Weights,
 )
@@ -46,11 +49,12 @@ from jit_kernels.kernels.linear_tiles import (
     Tile,
     rows_in_registers,
 )
-from jit_kernels.types import BOOL, I64, U32
+from jit_kernels.types import BOOL, F32, I64, U32
 
 __all__ = ["WORKSPACE_BYTES", "claimed_runs", "multiply"]
 
 _SHORT_RUNS = 64  # this many short runs would be a worker's share
+_MANY_SHARED_FROM = 24  # panels for each worker, where each of them is much work
 
 
 def multiply(product: Product, weights: Weights) -> None:
@@ -92,74 +96,25 @@ def _gemv(product: Product, weights: Weights, rows: int) -> None:
     A run is read as several streams side by side: memory then has more to do at a time.
     """
     num_streams, schedule = weights.num_streams(rows), product.schedule
-    ahead = Prefetch(schedule.few_ahead) if schedule.few_ahead else None
+    ahead = Prefetch(schedule.few_ahead) if rows > 1 and schedule.few_ahead else None
     for begin, end in claimed_runs(product.counter, product.num_panels, schedule.shared_from):
         length = (end - begin) // num_streams
         for first in loop(begin, begin + length):
             panels = [first + length * stream for stream in range(num_streams)]
-            _multiply_panels(product, weights, index(0), rows, panels, ahead)
+            _multiply_panels(product, weights, rows, panels, ahead)
         if num_streams > 1:
             for panel in loop(begin + length * num_streams, end):
-                _multiply_panels(product, weights, index(0), rows, [panel], ahead)
-
-
-def _gemv_blocks(product: Product, weights: Weights) -> None:
-    """As many rows at a time as share a decoding, then what is left of them.
-
-    Panels that few rows take side by side are met one after the other by many.
-    """
-    together, shared_from = weights.num_streams(1), product.schedule.shared_from
-    for begin, end in claimed_runs(product.counter, product.num_panels, shared_from):
-        whole = begin + (end - begin) // together * together
-        for panel in loop(begin, whole, together):
-            _meet_all_rows(product, weights, [panel + i for i in range(together)])
-        if together > 1:
-            for panel in loop(whole, end):
-                _meet_all_rows(product, weights, [panel])
-
-
-def _meet_all_rows(product: Product, weights: Weights, panels: list[Value[I64]]) -> None:
-    """The products of neighbouring panels, which stay in L2 meanwhile.
-
-    The first pass asks for what comes soon, others for the panels that follow.
-    """
-    num_rows, most = product.num_rows, product.schedule.pass_rows
-    soon = product.schedule.many_ahead
-    following = product.num_words * (len(panels) * 4 * VECTOR_LANES)
-
-    def multiply(first: Value[I64], rows: int) -> None:
-        ahead = select(first > 0, following, soon)
-        prefetch = Prefetch(ahead) if rows >= 4 and soon else None
-        # Beside this loop two rows of two panels do not stay in 16 registers.
-        fits = rows == 1 or current().isa.num_registers > 16
-        if fits and weights.num_streams(rows) == len(panels):
-            _multiply_panels(product, weights, first, rows, panels, prefetch)
-        else:
-            for panel in loop(panels[0], panels[-1] + 1):
-                _multiply_panels(product, weights, first, rows, [panel], prefetch)
-
-    for first in loop(0, num_rows // most * most, most):
-        multiply(first, most)
-    if most == 8:
-        with when((num_rows & 4) > 0):
-            multiply(num_rows // 8 * 8, 4)
-    rest = num_rows & 3
-    for rows in (1, 2, 3):
-        with when(rest.equals(rows)):
-            multiply(num_rows - rest, rows)
+                _multiply_panels(product, weights, rows, [panel], ahead)
 
 
 def _multiply_panels(
     product: Product,
     weights: Weights,
-    first: Value[I64],
     rows: int,
     panels: list[Value[I64]],
-    prefetch: Prefetch | None = None,
+    prefetch: Prefetch | None,
 ) -> None:
-    """The products of `rows` rows from `first` on."""
-    indices = [first + row for row in range(rows)]
-    starts = [product.activations + row * product.row_steps for row in indices]
+    """The products of the first `rows` rows, few enough for one decoding."""
     in_registers = rows <= rows_in_registers(current().isa)
     memory = product.scratch.tiles
     tiles = [
@@ -167,10 +122,86 @@ def _multiply_panels(
     ]
     for tile in tiles:
         tile.clear()
-    weights.multiply_panels(panels, tiles, ActivationRows(starts, 1), indices, prefetch)
+    indices = [index(row) for row in range(rows)]
+    activations = product.rows_from(index(0), rows)
+    for piece in weights.pieces():
+        weights.add_packed(tiles, panels, piece, activations, indices, prefetch)
     for panel, tile in zip(panels, tiles, strict=True):
         for row, place in enumerate(indices):
             product.destination.finish(place, panel, tile[row])
+
+
+def _gemv_blocks(product: Product, weights: Weights) -> None:
+    """As many rows at a time as share a decoding, then what is left of them."""
+    together = weights.num_streams(1)
+    for begin, end in claimed_runs(product.counter, product.num_panels, _MANY_SHARED_FROM):
+        whole = begin + (end - begin) // together * together
+        for panel in loop(begin, whole, together):
+            _meet_all_rows(product, weights, panel, together)
+        if together > 1:
+            for panel in loop(whole, end):
+                _meet_all_rows(product, weights, panel, 1)
+
+
+def _meet_all_rows(
+    product: Product, weights: Weights, first_panel: Value[I64], num_panels: int
+) -> None:
+    """The products of neighbouring panels: all rows meet one piece of K, then the next.
+
+    A piece so comes from memory at the pace of all rows' work on it, and its weights are in L1 for
+    all but the first of them.
+    """
+    num_rows, sums = product.num_rows, product.scratch.tiles
+    for place in loop(num_rows * num_panels):
+        sums[VectorIndex(place * VECTOR_LANES)] = zeros(F32)
+    for piece in weights.pieces():
+        _pass_all_rows(product, weights, piece, first_panel, num_panels)
+    for number in loop(num_panels):
+        for row in loop(num_rows):
+            total = sums.vector((number * num_rows + row) * VECTOR_LANES)
+            product.destination.finish(row, first_panel + number, total)
+
+
+def _pass_all_rows(
+    product: Product,
+    weights: Weights,
+    piece: Piece,
+    first_panel: Value[I64],
+    num_panels: int,
+) -> None:
+    """Add a piece of neighbouring panels to the sums, [panel][row], of every row."""
+    num_rows, most = product.num_rows, product.schedule.pass_rows
+    ahead = product.schedule.many_ahead
+
+    def add(first: Value[I64], rows: int) -> None:
+        # Only the first pass has to ask for what comes: others would ask for what it brought.
+        prefetch = Prefetch(select(first > 0, index(0), ahead)) if rows >= 4 and ahead else None
+        indices = [first + row for row in range(rows)]
+        activations = product.rows_from(first, rows)
+
+        def meet(numbers: Sequence[Value[I64]]) -> None:
+            places = [(number * num_rows + first) * VECTOR_LANES for number in numbers]
+            tiles = [Tile.in_memory(product.scratch.tiles + place, rows) for place in places]
+            panels = [first_panel + number for number in numbers]
+            weights.add_packed(tiles, panels, piece, activations, indices, prefetch)
+
+        # Beside this loop two rows of two panels do not stay in 16 registers.
+        fits = rows == 1 or current().isa.num_registers > 16
+        if fits and weights.num_streams(rows) == num_panels:
+            meet([index(number) for number in range(num_panels)])
+        else:
+            for number in loop(num_panels):
+                meet([number])
+
+    for first in loop(0, num_rows // most * most, most):
+        add(first, most)
+    if most == 8:
+        with when((num_rows & 4) > 0):
+            add(num_rows // 8 * 8, 4)
+    rest = num_rows & 3
+    for rows in (1, 2, 3):
+        with when(rest.equals(rows)):
+            add(num_rows - rest, rows)
 
 
 def _gemm(product: Product, weights: Weights) -> None:

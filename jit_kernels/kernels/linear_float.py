@@ -6,17 +6,18 @@ bfloat16 chain ends with the zero that pads the last pair. Bias and residual are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, loop, minimum
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, index, loop, minimum
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
     Block,
     Destination,
+    Piece,
     Product,
     Scratch,
     own_copy,
@@ -36,7 +37,7 @@ from jit_kernels.types import F32, I64, U8, U32
 
 __all__ = ["FloatWeights", "float_weights", "linear_bf16", "linear_f32"]
 
-_GEMV_WORDS = 64  # of K between the passes over rows: the weights stay in L1
+_PIECE_WORDS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +62,25 @@ class FloatWeights:
         first = block.panel * self.num_words + block.first_word
         return self.panels + first * VECTOR_LANES
 
-    def multiply_panels(
+    def pieces(self) -> Iterator[Piece]:
+        """Some words at a time."""
+        for first_word in loop(0, self.num_words, _PIECE_WORDS):
+            num_words = minimum(self.num_words - first_word, _PIECE_WORDS)
+            yield Piece(first_word, num_words, index(0), is_whole=False)
+
+    def add_packed(
         self,
-        panels: Sequence[Value[I64]],
         tiles: Sequence[Tile],
+        panels: Sequence[Value[I64]],
+        piece: Piece,
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
         prefetch: Prefetch | None,
     ) -> None:
-        """Continue every chain through the packed words of whole panels, side by side."""
-        for first_word in loop(0, self.num_words, _GEMV_WORDS):
-            num_words = minimum(self.num_words - first_word, _GEMV_WORDS)
-            here = activations.after(first_word * self.steps)
-            words = [self.packed(Block(panel, first_word, num_words)) for panel in panels]
-            _continue_chains(self.arithmetic, tiles, words, num_words, here, prefetch)
+        """Continue every chain through the packed words of panels side by side."""
+        here = activations.after(piece.first_word * self.steps)
+        words = [self.packed(piece.of(panel)) for panel in panels]
+        _continue_chains(self.arithmetic, tiles, words, piece.num_words, here, prefetch)
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen bfloat16 into the scratch; float32 lies ready."""

@@ -11,7 +11,7 @@ row whose activations are not finite has a_scale = NaN and comes out NaN.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
     Block,
     Destination,
+    Piece,
     Product,
     Scratch,
     own_copy,
@@ -98,57 +99,52 @@ class GroupedWeights:
             y = fma(dot.to(F32) * pair.broadcast(0), w_scale, tile[position])
             tile[position] = fma(pair.broadcast(1), w_minimum, y)
 
-    def multiply_panels(
-        self,
-        panels: Sequence[Value[I64]],
-        tiles: Sequence[Tile],
-        activations: ActivationRows,
-        rows: Sequence[Value[I64]],
-        prefetch: Prefetch | None,
-    ) -> None:
-        """Set the tile's sums to whole rows' products, straight from the packed words."""
-        factors = [_Factors(self, panel) for panel in panels]
+    def pieces(self) -> Iterator[Piece]:
+        """One group of activations after the other."""
+        positions = _FactorPositions(self.groups_per_scale)
         num_whole = self.num_words // self.group_words
         rest = self.num_words - num_whole * self.group_words
-
-        def add(first_word: Value[I64], num_words: Value[I64], whole: bool) -> None:
-            for panel, tile, own in zip(panels, tiles, factors, strict=True):
-                block = Block(panel, first_word, num_words)
-                self._add_packed(tile, block, own.take(), activations, rows, whole, prefetch)
-
         for group in loop(num_whole):
-            add(group * self.group_words, index(self.group_words), whole=True)
+            first, length = group * self.group_words, index(self.group_words)
+            yield Piece(first, length, positions.take(), is_whole=True)
         with when(rest > 0):
-            add(num_whole * self.group_words, rest, whole=False)
+            yield Piece(num_whole * self.group_words, rest, positions.take(), is_whole=False)
 
-    def _add_packed(
+    def add_packed(
         self,
-        tile: Tile,
-        block: Block,
-        factors: tuple[Value[F32], Value[F32]],
+        tiles: Sequence[Tile],
+        panels: Sequence[Value[I64]],
+        piece: Piece,
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
-        whole: bool,
         prefetch: Prefetch | None,
     ) -> None:
-        """Add one group; its weights are decoded once for all rows."""
-        words = self.packed(block)
-        here = activations.after(block.first_word * self.steps)
-        group = block.first_word // self.group_words
+        """Add a group of each panel; its weights are decoded once for all rows."""
+        here = activations.after(piece.first_word * self.steps)
+        group = piece.first_word // self.group_words
         most = self.schedule.words_unrolled(current().isa, len(rows), self.group_words)
-        unroll = most if whole else 1
-        dots = integer_dots(self.arithmetic, words, block.num_words, here, unroll, prefetch)
-        self._add_group(tile, dots, factors, group, rows)
+        unroll = most if piece.is_whole else 1
+        for panel, tile in zip(panels, tiles, strict=True):
+            factors, words = self._factors(panel, piece.factors), self.packed(piece.of(panel))
+            dots = integer_dots(self.arithmetic, words, piece.num_words, here, unroll, prefetch)
+            self._add_group(tile, dots, factors, group, rows)
+
+    def _factors(self, panel: Value[I64], position: Value[I64]) -> tuple[Value[F32], Value[F32]]:
+        """A panel's scales and minima at one position."""
+        at = (panel * self.num_scales + position) * VECTOR_LANES
+        if self.scale_format == "f32":
+            return self.scale.view(F32).vector(at), self.minimum.view(F32).vector(at)
+        return half_to_f32(self.scale.vector(at)), half_to_f32(self.minimum.vector(at))
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
         """Widen words to operands, where one holds several, and the groups' factors to float32."""
         packed = self.packed(block)
         if self.steps > 1:
             self._widen(packed, block.num_words, scratch)
-        cursor = _Factors(self, block.panel, block.first_word // self.group_words)
+        positions = _FactorPositions(self.groups_per_scale, block.first_word // self.group_words)
         for word in loop(0, block.num_words, self.group_words):
             place = word // self.group_words * (2 * VECTOR_LANES)
-            for which, factor in enumerate(cursor.take()):
+            for which, factor in enumerate(self._factors(block.panel, positions.take())):
                 scratch.factors[VectorIndex(place + which * VECTOR_LANES)] = factor
         return scratch.unpacked if self.steps > 1 else packed
 
@@ -182,30 +178,23 @@ class GroupedWeights:
             self._add_group(tile.hidden(), dots, both, first_group + group, rows)
 
 
-class _Factors:
-    """Scales and minima of a panel's columns, one activation group after the other."""
+class _FactorPositions:
+    """Where a panel's factors are, one activation group after the other; divides only once."""
 
-    def __init__(
-        self, weights: GroupedWeights, panel: Value[I64], first_group: Value[I64] | int = 0
-    ) -> None:
-        self._weights = weights
-        shared, first = weights.groups_per_scale, index(first_group)
+    def __init__(self, groups_per_scale: Value[I64], first_group: Value[I64] | int = 0) -> None:
+        self._shared, first = groups_per_scale, index(first_group)
         at_start = isinstance(first_group, int)
-        place = index(0) if at_start else first // shared
-        self._used = Variable(index(0) if at_start else first - place * shared)
-        self._place = Variable(panel * weights.num_scales + place)
+        position = index(0) if at_start else first // groups_per_scale
+        self._used = Variable(index(0) if at_start else first - position * groups_per_scale)
+        self._position = Variable(position)
 
-    def take(self) -> tuple[Value[F32], Value[F32]]:
-        """The factors of the next group."""
-        weights, place = self._weights, self._place.get()
-        used = self._used.get() + 1
-        spent = used.equals(weights.groups_per_scale)
+    def take(self) -> Value[I64]:
+        """The position of the next group's."""
+        position, used = self._position.get(), self._used.get() + 1
+        spent = used.equals(self._shared)
         self._used.set(select(spent, 0, used))
-        self._place.set(select(spent, place + 1, place))
-        at = place * VECTOR_LANES
-        if weights.scale_format == "f32":
-            return weights.scale.view(F32).vector(at), weights.minimum.view(F32).vector(at)
-        return half_to_f32(weights.scale.vector(at)), half_to_f32(weights.minimum.vector(at))
+        self._position.set(select(spent, position + 1, position))
+        return position
 
 
 class GroupedOperands(NamedTuple):

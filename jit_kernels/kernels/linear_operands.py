@@ -5,7 +5,7 @@ Knows nothing of the order of the work (`linear_blocks`) or of what packed words
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -22,6 +22,7 @@ __all__ = [
     "WORKSPACE_BYTES",
     "Block",
     "Destination",
+    "Piece",
     "Product",
     "Scratch",
     "Weights",
@@ -50,6 +51,24 @@ class Block:
     panel: Value[I64]
     first_word: Value[I64]
     num_words: Value[I64]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of K, of whichever panel: small enough to stay in the first-level cache.
+
+    `factors`: the position, within a panel, of the factors that it shares; 0 where a format has
+    none.  `is_whole`: whether it has as many words as the format likes.
+    """
+
+    first_word: Value[I64]
+    num_words: Value[I64]
+    factors: Value[I64]
+    is_whole: bool
+
+    def of(self, panel: Value[I64]) -> Block:
+        """The part that belongs to `panel`."""
+        return Block(panel, self.first_word, self.num_words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +104,20 @@ class Weights(Protocol):
         """Where a block begins."""
         ...
 
-    def multiply_panels(
+    def pieces(self) -> Iterator[Piece]:
+        """K from its start to its end."""
+        ...
+
+    def add_packed(
         self,
-        panels: Sequence[Value[I64]],
         tiles: Sequence[Tile],
+        panels: Sequence[Value[I64]],
+        piece: Piece,
         activations: ActivationRows,
         rows: Sequence[Value[I64]],
         prefetch: Prefetch | None,
     ) -> None:
-        """Add whole rows' products to the panels' tiles straight from the packed words."""
+        """Add a piece of whole rows to the panels' tiles straight from the packed words."""
         ...
 
     def unpack(self, block: Block, scratch: Scratch) -> Array[U32]:
@@ -157,6 +181,11 @@ class Product:
     destination: Destination
     row_tile: int
     schedule: Schedule
+
+    def rows_from(self, first: Value[I64], count: int) -> ActivationRows:
+        """`count` rows of activations that lie one after the other, not in strips."""
+        starts = [self.activations + (first + row) * self.row_steps for row in range(count)]
+        return ActivationRows(starts, 1)
 
 
 def own_copy(array: Array[D], num_rows: Value[I64], copy_bytes: Value[I64]) -> Array[D]:

@@ -21,9 +21,9 @@ DEFAULT_SCHEDULE = "default"
 """The word for what was measured best on the machines this package was made on."""
 
 _CHOICES: dict[str, tuple[int, ...]] = {
-    "few_ahead": (0, 1024, 6144),
+    "few_ahead": (0, 1024, 4096),
     "unroll": (4, 8, 16),
-    "shared_from": (32, 256),
+    "shared_from": (32, 64, 256),
     "pass_rows": (4, 8),
     "many_ahead": (0, 2048, 6144, 12288),
     "row_block": (128, 256),
@@ -35,11 +35,12 @@ _CHOICES: dict[str, tuple[int, ...]] = {
 class Schedule:
     """One way to walk; each field is one of the few values that the kernels are written for.
 
-    few_ahead: bytes asked ahead where one to four rows wait for memory; 0 asks for nothing.
-    unroll: words of a group that those forms unroll at most.  shared_from: panels for each worker
-    from which the last of them are claimed in short runs.  pass_rows: rows that share a decoding.
-    many_ahead: as few_ahead, for more rows.  row_block: rows of the blocked form that stay in the
-    second-level cache.  block_steps: of K that it unpacks at a time.
+    few_ahead: bytes asked ahead where two to four rows wait for memory; 0 asks for nothing.
+    unroll: words of a group that the forms for up to four rows unroll at most.  shared_from:
+    panels for each worker from which the last of them are claimed in short runs there.
+    pass_rows: rows that share a decoding.  many_ahead: as few_ahead, for more rows.  row_block:
+    rows of the blocked form that stay in the second-level cache.  block_steps: of K that it
+    unpacks at a time.
     Raises `TraceError` for any other value.
     """
 
@@ -60,7 +61,8 @@ class Schedule:
     @staticmethod
     def default(isa: Isa) -> Schedule:
         """The schedule for `isa` where nothing was measured."""
-        return Schedule(0, 16, 256, rows_per_pass(isa), PREFETCH_BYTES, 256, 256)
+        few, many = (4096, 2048) if isa.num_registers == 16 else (0, PREFETCH_BYTES)
+        return Schedule(few, 16, 64, rows_per_pass(isa), many, 256, 256)
 
     @staticmethod
     def of(isa: Isa, word: str) -> Schedule:
@@ -108,10 +110,11 @@ def trials(isa: Isa) -> tuple[Trial, ...]:
     """
     default, tiles = Schedule.default(isa), row_tiles(isa)
     tile, other_rows = tiles[0], 4 if default.pass_rows == 8 else 8
+    other_few = 0 if default.few_ahead else 4096
     return (
         Trial(default, tile),
-        Trial(replace(default, few_ahead=1024, many_ahead=2048, block_steps=128), tile),
-        Trial(replace(default, few_ahead=6144, many_ahead=12288, row_block=128), tile),
+        Trial(replace(default, few_ahead=1024, many_ahead=12288, block_steps=128), tile),
+        Trial(replace(default, few_ahead=other_few, shared_from=256, row_block=128), tile),
         Trial(replace(default, unroll=8, pass_rows=other_rows), tiles[1]),
         Trial(replace(default, unroll=4, many_ahead=0, row_block=128, block_steps=128), tile),
         Trial(replace(default, shared_from=32), tiles[-1]),
