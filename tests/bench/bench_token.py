@@ -1,14 +1,15 @@
-"""A whole token, and a step of several requests, against what their bytes and operations take.
+"""A token, a step of several requests and a prompt against what their bytes and operations take.
 
-    python -m tests.bench.bench_token [--threads 2] [--only token,batch]
-        [--schemes bf16,a16w8,a16w4] [--kv fp32] [--contexts 1024,32768] [--batches 8,16]
-        [--layers 30] [--seconds 3]
+    python -m tests.bench.bench_token [--threads 2] [--only token,batch,prefill]
+        [--shape smollm2|qwen] [--schemes bf16,a16w8,a16w4] [--kv fp32] [--contexts 1024,32768]
+        [--batches 8,16] [--layers 30] [--seconds 3]
 
-A Llama of random weights, in the shape of the embedded model; pages are filled directly, so that no
-context need be computed. A token is held against (weights + keys and values) / read bandwidth. A
-step of M requests is held against its linear layers, each measured alone with M rows, and its keys
-and values / bandwidth. Limits are measured in the same run, in turns; each figure is the best of
-all runs. A token's line ends with the bytes held beside weights, keys and values.
+A Llama of random weights, in the shape of the embedded model or of Qwen1.5-0.5B; pages are filled
+directly, so that no context need be computed. A token is held against (weights + keys and values) /
+read bandwidth. A step of M requests is held against its linear layers, each measured alone with M
+rows, and its keys and values / bandwidth; a prompt of 512 tokens against its linear layers alone,
+which are held against the FMA peak. Limits are measured in the same run, in turns; each figure is
+the best of all runs. A token's line ends with the bytes held beside weights, keys and values.
 """
 
 from __future__ import annotations
@@ -37,14 +38,32 @@ from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.panels import PANEL_WIDTH
 from jit_kernels.runtime import Pool, Program
 from tests.bench.bench_attention import Shape
-from tests.bench.bench_linear import Task, operations_of, read_task, say, weight_bytes
+from tests.bench.bench_linear import (
+    Task,
+    operations_of,
+    peak_task,
+    read_task,
+    say,
+    weight_bytes,
+)
 from tests.kernels.linear_cases import random_linear
 from tests.model.tiny_artifact import tiny_artifact, tiny_llama
 
 _WALKS = 8  # tokens drawn in one call, as the engine's
 _SPARE = 64  # positions that walks may take beyond a context
 _BATCH_CONTEXT = 1024
+_PROMPT = 512
 _COPIES_BYTES = 256 << 20  # beyond the last-level cache, as the weights of other layers are
+_SHAPES: dict[str, dict[str, Any]] = {
+    "smollm2": {
+        "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_layers": 30,
+        "num_heads": 9, "num_kv_heads": 3, "head_dim": 64,
+    },
+    "qwen": {
+        "vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 2816, "num_layers": 24,
+        "num_heads": 16, "num_kv_heads": 16, "head_dim": 64, "attention_bias": True,
+    },
+}  # fmt: skip
 
 
 def best_seconds(runs: Sequence[Callable[[int], float]], duration: float) -> list[float]:
@@ -63,7 +82,7 @@ def opened(
 ) -> Generator[CompiledRunner]:
     """A runner for so many requests of that context, whose pages hold random tokens."""
     config = artifact.config
-    limits = PlanLimits(64, max(requests, 1), pool.num_threads, row_tile(detect()), kv_format)
+    limits = PlanLimits(_PROMPT, max(requests, 1), pool.num_threads, row_tile(detect()), kv_format)
     plan = cached_plan(artifact, limits, cache_root() / "lowered")
     length = context + _SPARE
     num_pages = requests * -(-length // PAGE_SIZE)
@@ -131,9 +150,32 @@ def bench_batch(
         )
 
 
-def linear_seconds(plan: ProgramPlan, rows: int, pool: Pool, duration: float) -> float:
-    """Seconds that all linear layers take with so many rows, each of them measured alone."""
-    shapes = Counter(
+def bench_prefill(artifact: Artifact, kv_format: str, pool: Pool, duration: float) -> None:
+    peak = peak_task(pool)
+    with opened(artifact, kv_format, pool, _PROMPT, 1) as runner:
+        plan = runner.plan
+        linears = linear_seconds(plan, _PROMPT, pool, duration, but_last=True)
+        weights = sum(k * n * count for (_, _, k, n), count in _linear_shapes(plan, True).items())
+        chunk = Chunk(0, list(range(7, 7 + _PROMPT)), 0, range(runner.num_pages), "last", None)
+
+        def run(turn: int) -> float:
+            del turn
+            begin = time.perf_counter()
+            runner.step([chunk])
+            return time.perf_counter() - begin
+
+        prompt, chains = best_seconds([run, peak.time], duration)
+        reached = 2.0 * _PROMPT * weights / linears / (peak.work / chains)
+        say(
+            f"prompt {_names(artifact, kv_format)} of {_PROMPT}: {prompt * 1e3:6.1f} ms, "
+            f"{_PROMPT / prompt:5.0f} tokens/s; its linear layers alone {linears * 1e3:6.1f} ms = "
+            f"{linears / prompt:4.0%}, at {reached:4.0%} of {peak.work / chains / 1e9:.0f} GFLOP/s"
+        )
+
+
+def _linear_shapes(plan: ProgramPlan, but_last: bool = False) -> Counter[tuple[str, int, int, int]]:
+    """(format, group, K, N) of the linear layers; the last is the head, of few rows in a prompt."""
+    shapes = [
         (
             op.kernel.removeprefix("linear_"),
             int(str(op.constants.get("group", 64))),
@@ -142,8 +184,15 @@ def linear_seconds(plan: ProgramPlan, rows: int, pool: Pool, duration: float) ->
         )
         for op in plan.ops
         if op.kernel.startswith("linear_")
-    )
-    total = 0.0
+    ]
+    return Counter(shapes[:-1] if but_last else shapes)
+
+
+def linear_seconds(
+    plan: ProgramPlan, rows: int, pool: Pool, duration: float, *, but_last: bool = False
+) -> float:
+    """Seconds that all linear layers take with so many rows, each of them measured alone."""
+    shapes, total = _linear_shapes(plan, but_last), 0.0
     for (kind, group, k, n), count in shapes.items():
         case = random_linear(kind, rows, k, n, weight_group=group)
         copies = max(2, _COPIES_BYTES // weight_bytes(case))
@@ -161,28 +210,29 @@ def _names(artifact: Artifact, kv_format: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--only", default="token,batch")
+    parser.add_argument("--only", default="token,batch,prefill")
     parser.add_argument("--schemes", default="bf16,a16w8,a16w4")
     parser.add_argument("--kv", default="fp32", help="formats of keys and values")
     parser.add_argument("--contexts", default="1024,32768")
     parser.add_argument("--batches", default="8,16")
-    parser.add_argument("--layers", type=int, default=30)
+    parser.add_argument("--shape", default="smollm2", choices=_SHAPES)
+    parser.add_argument("--layers", type=int, help="of the shape's own otherwise")
     parser.add_argument("--seconds", type=float, default=3.0)
     chosen = parser.parse_args()
     contexts, batches = (
         [int(each) for each in numbers.split(",")] for numbers in (chosen.contexts, chosen.batches)
     )
-    config = tiny_llama(
-        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_layers=chosen.layers,
-        num_heads=9, num_kv_heads=3, head_dim=64,
-        context_length=max(*contexts, _BATCH_CONTEXT) + _SPARE,
-    )  # fmt: skip
+    sizes = dict(_SHAPES[chosen.shape])
+    sizes["num_layers"] = chosen.layers or sizes["num_layers"]
+    config = tiny_llama(**sizes, context_length=max(*contexts, _BATCH_CONTEXT) + _SPARE)
     isa = detect()
     with (
         tempfile.TemporaryDirectory() as directory,
         Pool(chosen.threads, compiler_for(isa, cache_root() / "objects")) as pool,
     ):
-        say(f"{isa.name} ({isa.cpu}), {chosen.threads} threads, {chosen.layers} layers")
+        say(
+            f"{isa.name} ({isa.cpu}), {chosen.threads} threads, {chosen.shape}, {config.num_layers} layers"
+        )
         for scheme in chosen.schemes.split(","):
             artifact = tiny_artifact(Path(directory) / scheme.replace(":", "-"), scheme, config)
             artifact.prefault()
@@ -190,6 +240,8 @@ def main() -> None:
                 if "token" in chosen.only:
                     for context in contexts:
                         bench_token(artifact, kv_format, context, pool, chosen.seconds)
+                if "prefill" in chosen.only:
+                    bench_prefill(artifact, kv_format, pool, chosen.seconds)
                 if "batch" in chosen.only:
                     for requests in batches:
                         bench_batch(artifact, kv_format, requests, pool, chosen.seconds)
