@@ -12,7 +12,7 @@ from dashinfer_lab.async_stream import RequestStream
 from dashinfer_lab.engine import RequestHandle
 from dashinfer_lab.errors import ConfigError, EngineClosedError, RequestError
 from dashinfer_lab.llm import LLM
-from dashinfer_lab.prompts import Message, Prompt, options_for
+from dashinfer_lab.prompts import Message, Prompt, named_options, options_for
 from dashinfer_lab.sampling import SamplingParams
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class AsyncLLM:
         """Load what the arguments say."""
         return cls(engine_args.model, **engine_args.options)
 
+    @named_options
     def generate(
         self,
         prompt: Prompt | Sequence[Message],
@@ -84,6 +85,7 @@ class AsyncLLM:
         self._streams[name] = stream
         return stream
 
+    @named_options
     def chat(
         self, messages: Sequence[Message], sampling_params: SamplingParams | None = None
     ) -> RequestStream:

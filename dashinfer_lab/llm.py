@@ -26,17 +26,17 @@ from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
 from dashinfer_lab.progress import LoadProgress, counted, progress_from
 from dashinfer_lab.prompts import (
-    NOT_UNDERSTOOD,
     Message,
     Prompt,
     chat_layout,
     is_list,
+    named_options,
     options_for,
     params_for,
     prompt_text,
     prompts_in,
-    require_known_keys,
     salted,
+    text_or_ids,
 )
 from dashinfer_lab.sampling import SamplingParams
 from dashinfer_lab.sampling.defaults import model_defaults
@@ -175,6 +175,7 @@ class LLM:
         """The engine, for handles, statistics and step events."""
         return self._engine
 
+    @named_options
     def generate(
         self,
         prompts: Prompt | Sequence[Prompt],
@@ -196,6 +197,7 @@ class LLM:
         ids = [self._ids(prompt) for prompt in wanted]
         return self._complete(texts, ids, sampling_params, options, use_tqdm)
 
+    @named_options
     def chat(
         self,
         messages: Sequence[Message] | Sequence[Sequence[Message]],
@@ -218,6 +220,7 @@ class LLM:
         ids = [self._chat_ids(conversation, **layout) for conversation in conversations]
         return self._complete([None] * len(ids), ids, sampling_params, None, use_tqdm)
 
+    @named_options
     def beam_search(
         self, prompts: Prompt | Sequence[Prompt], params: BeamSearchParams
     ) -> list[BeamSearchOutput]:
@@ -226,6 +229,7 @@ class LLM:
         ids = [self._ids(prompt) for prompt in wanted]
         return search(self._engine, ids, params, self.tokenizer, options_for(wanted, None))
 
+    @named_options
     def stream(
         self, prompt: Prompt | Sequence[Message], sampling_params: SamplingParams | None = None
     ) -> Iterator[str]:
@@ -233,6 +237,7 @@ class LLM:
         handle = self.submit(prompt, sampling_params)
         return (event.text for event in handle if event.text)
 
+    @named_options
     def submit(
         self,
         prompt: Prompt | Sequence[Message],
@@ -353,14 +358,8 @@ class LLM:
             raise
 
     def _ids(self, prompt: Prompt) -> Iterable[int]:
-        require_known_keys(prompt)
-        if isinstance(prompt, str):
-            return self._required_tokenizer().encode(prompt)
-        if "prompt_token_ids" in prompt:
-            return prompt["prompt_token_ids"]
-        if isinstance(prompt.get("prompt"), str):
-            return self._required_tokenizer().encode(prompt["prompt"])
-        raise RequestError(f"a prompt with keys {list(prompt)!r:.80} {NOT_UNDERSTOOD}")
+        given = text_or_ids(prompt)
+        return self._required_tokenizer().encode(given) if isinstance(given, str) else given
 
     def _chat_ids(self, messages: Sequence[Message], **layout: Any) -> list[int]:
         if isinstance(messages, list | tuple) and not messages:

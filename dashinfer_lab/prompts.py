@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import wraps
+from inspect import signature
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, ParamSpec, TypeGuard, TypeVar, cast
 
 from dashinfer_lab.engine.request_options import RequestOptions
 from dashinfer_lab.errors import RequestError
@@ -17,6 +19,7 @@ __all__ = [
     "Prompt",
     "chat_layout",
     "is_list",
+    "named_options",
     "options_for",
     "params_for",
     "prompt_text",
@@ -24,11 +27,17 @@ __all__ = [
     "require_known_keys",
     "require_messages",
     "salted",
+    "text_or_ids",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Prompt = str | Mapping[str, Any]
 """Text, `{"prompt": text}` or `{"prompt_token_ids": [...]}`, the latter perhaps with a
 "cache_salt"."""
+
+_SAMPLING_OPTIONS = frozenset(field.name for field in fields(SamplingParams))
 
 _KEYS = ("prompt", "prompt_token_ids", "cache_salt")
 
@@ -45,6 +54,23 @@ NOT_UNDERSTOOD = (
 def is_list(value: object) -> TypeGuard[Sequence[object]]:
     """Whether a value is a sequence, and no text."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def named_options(call: Callable[P, T]) -> Callable[P, T]:
+    """Let a call raise `RequestError` for options that it does not have, and say the way out."""
+    known = [name for name in signature(call).parameters if name != "self"]
+
+    @wraps(call)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name, value in kwargs.items():
+            if name not in known:
+                way_out = f"give SamplingParams({name}={value!r:.80}) as its sampling_params"
+                if "sampling_params" not in known or name not in _SAMPLING_OPTIONS:
+                    way_out = f"leave {name}={value!r:.80} away, or give one of {', '.join(known)}"
+                raise RequestError(f"{call.__name__} has no option {name}: {way_out}")
+        return call(*args, **kwargs)
+
+    return checked
 
 
 def prompts_in(given: object) -> list[Prompt]:
@@ -66,6 +92,18 @@ def require_known_keys(prompt: Prompt) -> None:
                 f"a prompt has keys that mean nothing here: {unknown!r:.200}; known are "
                 f"{', '.join(_KEYS)}"
             )
+
+
+def text_or_ids(prompt: Prompt) -> str | Iterable[int]:
+    """What is to be encoded of a prompt, or its ids; raises `RequestError`."""
+    require_known_keys(prompt)
+    if isinstance(prompt, str):
+        return prompt
+    if "prompt_token_ids" in prompt:
+        return prompt["prompt_token_ids"]
+    if isinstance(prompt.get("prompt"), str):
+        return prompt["prompt"]
+    raise RequestError(f"a prompt with keys {list(prompt)!r:.80} {NOT_UNDERSTOOD}")
 
 
 def require_messages(given: object) -> None:

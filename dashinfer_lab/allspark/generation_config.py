@@ -48,11 +48,14 @@ _OWN: Final = (
     "eos_token_id",
     "logprobs",
     "max_length",
+    "max_new_tokens",
     "min_length",
     "top_logprobs",
     "user_request_id",
     "uuid",
 )
+
+_LONGEST: Final = frozenset(("max_length", "max_new_tokens"))
 
 GENERATION_KEYS: Final = frozenset((*_SAME, *_NEUTRAL, *_OWN))
 """Every key of a generation config."""
@@ -62,9 +65,10 @@ class ASGenerationConfigBuilder:
     """Collects a generation config; `build` returns it as a dict, checked.
 
     hf_gen_config: options to begin with, a mapping or a transformers GenerationConfig.
-    max_length and min_length count prompt and output. eos_token_id: one id or several, in place
-    of the model's own; -1 is the model's own. uuid names the request; user_request_id begins its
-    name.
+    max_length and min_length count prompt and output; max_new_tokens, transformers' name, is a
+    max_length so many above the prompt's own. Of these two the one set last counts. eos_token_id:
+    one id or several, in place of the model's own; -1 is the model's own. uuid names the request;
+    user_request_id begins its name.
     """
 
     def __init__(
@@ -80,6 +84,9 @@ class ASGenerationConfigBuilder:
     def update(self, update_fields: Mapping[str, Any]) -> ASGenerationConfigBuilder:
         """Set options; raises ConfigError for a name that is none."""
         require_known("the generation config", update_fields, GENERATION_KEYS)
+        if not _LONGEST.isdisjoint(update_fields):
+            for name in _LONGEST:
+                self.dict_store.pop(name, None)
         self.dict_store.update(update_fields)
         return self
 
@@ -144,6 +151,8 @@ def _lengths(
     total = longest
     if "max_length" in given:
         total = min(_count(given, "max_length"), longest)
+    if "max_new_tokens" in given:
+        total = min(num_prompt_tokens + _count(given, "max_new_tokens"), total)
     room = total - num_prompt_tokens
     if room < 1:
         raise TooLongError(
@@ -217,4 +226,7 @@ def _from_hf(given: Any) -> dict[str, Any]:
         )
     # It has options of transformers' own loop beside those of sampling.
     stated = {key: value for key, value in convert().items() if key in GENERATION_KEYS}
-    return {key: value for key, value in stated.items() if key != "early_stopping"}
+    left_out = {"early_stopping"}
+    if stated.get("max_new_tokens") is not None:  # which counts in transformers, where both are set
+        left_out.add("max_length")
+    return {key: value for key, value in stated.items() if key not in left_out}

@@ -69,6 +69,9 @@ def test_every_key_has_its_meaning() -> None:
     [
         ({}, "max_tokens", 90),
         ({"max_length": 30}, "max_tokens", 20),
+        ({"max_new_tokens": 30}, "max_tokens", 30),
+        ({"max_new_tokens": 300}, "max_tokens", 90),
+        ({"max_new_tokens": 30, "max_length": 30}, "max_tokens", 20),
         ({"min_length": 5}, "min_tokens", 0),
         ({"do_sample": False, "temperature": 2.0}, "temperature", 0.0),
         ({"early_stopping": False, "eos_token_id": 2}, "stop_token_ids", ()),
@@ -114,6 +117,7 @@ def test_what_is_not_here_is_refused_by_name(key: str, value: Any) -> None:
         ("do_sample", 1),
         ("max_length", -1),
         ("max_length", 2.5),
+        ("max_new_tokens", "5"),
         ("min_length", True),
         ("seed", "x"),
         ("stop_words_ids", [5]),
@@ -140,8 +144,8 @@ def test_a_builder_collects_and_refuses_unknown_names() -> None:
     }
 
     assert builder.build() == expected
-    with pytest.raises(ConfigError, match="max_new_tokens"):
-        builder.update({"max_new_tokens": 5})
+    with pytest.raises(ConfigError, match="max_tokens"):
+        builder.update({"max_tokens": 5})
 
 
 def test_a_config_of_transformers_gives_what_it_has_in_common() -> None:
@@ -149,3 +153,12 @@ def test_a_config_of_transformers_gives_what_it_has_in_common() -> None:
     builder = ASGenerationConfigBuilder(SimpleNamespace(to_diff_dict=lambda: stated))
 
     assert builder.build() == {"temperature": 0.7, "top_k": 20}
+
+
+def test_new_tokens_of_a_config_of_transformers_are_a_length_until_one_is_set() -> None:
+    stated = {"max_length": 40, "max_new_tokens": 5}
+    builder = ASGenerationConfigBuilder(SimpleNamespace(to_diff_dict=lambda: dict(stated)))
+    assert params(builder.build()).max_tokens == 5
+
+    assert params(builder.max_length(30).build()).max_tokens == 20
+    assert params(builder.update({"max_new_tokens": 7}).build()).max_tokens == 7

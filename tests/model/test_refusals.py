@@ -94,6 +94,15 @@ def test_the_salt_of_a_prompt_holds_wherever_a_prompt_is_taken(llm: LLM) -> None
         llm.submit(salted, GREEDY, options=RequestOptions(cache_salt="yours"))
 
 
+@pytest.mark.parametrize("call", ["generate", "chat", "stream", "submit"])
+def test_an_option_of_sampling_says_where_it_belongs(llm: LLM, call: str) -> None:
+    with pytest.raises(RequestError, match=rf"{call} has no .*SamplingParams\(max_tokens=9\)"):
+        getattr(llm, call)("hello", max_tokens=9)
+    with pytest.raises(RequestError, match=f"{call} has no option lora_request: leave"):
+        getattr(llm, call)("hello", lora_request="mine")
+    assert _works(llm)
+
+
 def test_no_prompts_have_no_outputs(llm: LLM) -> None:
     assert llm.generate([], GREEDY) == []
 
