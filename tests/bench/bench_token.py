@@ -231,7 +231,8 @@ def main() -> None:
         Pool(chosen.threads, compiler_for(isa, cache_root() / "objects")) as pool,
     ):
         say(
-            f"{isa.name} ({isa.cpu}), {chosen.threads} threads, {chosen.shape}, {config.num_layers} layers"
+            f"{isa.name} ({isa.cpu}), {chosen.threads} threads, shape of {chosen.shape}, "
+            f"{config.num_layers} layers"
         )
         for scheme in chosen.schemes.split(","):
             artifact = tiny_artifact(Path(directory) / scheme.replace(":", "-"), scheme, config)
