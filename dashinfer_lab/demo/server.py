@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from html import escape
@@ -112,7 +113,7 @@ class Demo:
     def wait(self) -> None:
         """Block until the page ends; an interrupt comes through."""
         while self._thread.is_alive():
-            self._thread.join(0.5)
+            time.sleep(0.2)  # before Python 3.13 an interrupted join takes the thread for ended
 
     def close(self) -> None:
         """End the page, what it is answering, and its models. Closing twice is harmless."""

@@ -17,6 +17,7 @@ from dashinfer_lab.errors import RequestError
 __all__ = ["SLICE_SECONDS", "Deadline", "join", "take", "wait_until"]
 
 SLICE_SECONDS: Final = 0.1
+_JOIN_SECONDS: Final = 0.005
 
 T = TypeVar("T")
 
@@ -63,6 +64,9 @@ def wait_until(condition: threading.Condition, reached: Callable[[], bool]) -> N
 
 
 def join(thread: threading.Thread) -> None:
-    """Wait for a thread to end."""
+    """Wait for a thread to end.
+
+    `Thread.join` before Python 3.13, interrupted, takes a running thread for ended.
+    """
     while thread.is_alive():
-        thread.join(SLICE_SECONDS)
+        time.sleep(_JOIN_SECONDS)
