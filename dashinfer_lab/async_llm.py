@@ -77,7 +77,7 @@ class AsyncLLM:
         (options,) = options_for([prompt if isinstance(prompt, Mapping) else ""], [priority])
 
         def begin(block: bool) -> list[RequestHandle]:
-            ids = self.llm.token_ids(prompt)
+            ids = self.llm.token_ids(prompt, params.truncate_prompt_tokens is None)
             return self.llm.engine.submit_choices(ids, params, block=block, options=options)
 
         text = prompt if isinstance(prompt, str) else None

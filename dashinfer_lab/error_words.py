@@ -106,6 +106,14 @@ CHINESE: Final[dict[str, str]] = {
         "提示词 {prompt} 个词元，加上要生成的 {new} 个，需要 {needed} 页键值缓存，而总共只有 "
         "{pages} 页（每页 {page} 个词元）：请缩短提示词、调小回答的最大词元数，或给缓存更多内存"
     ),
+    (
+        "a text of {length} characters is too long: its first {head} are {tokens} tokens, and "
+        "{most} are all that context and cache hold beside a new one: shorten it, or let "
+        "truncate_prompt_tokens cut it"
+    ): (
+        "文本有 {length} 个字符，过长：仅前 {head} 个字符就有 {tokens} 个词元，而上下文和缓存"
+        "除一个新词元外最多容纳 {most} 个：请缩短文本，或用 truncate_prompt_tokens 截断"
+    ),
     ("the prompt is empty: give at least one token"): ("提示词为空：请至少给出一个词元"),
     ("the conversation is empty: give at least one message"): ("对话为空：请至少给出一条消息"),
     ("seed={value} is not possible: give a whole number, or nothing"): (

@@ -21,10 +21,10 @@ from dashinfer_lab.engine.loading import LoadOptions, load_runner
 from dashinfer_lab.engine.memory_report import MemoryReport, memory_report
 from dashinfer_lab.engine.opening import open_model
 from dashinfer_lab.engine.profiler import Profiler
-from dashinfer_lab.errors import RequestError, TokenizerError
 from dashinfer_lab.outputs import RequestOutput
 from dashinfer_lab.profiling import Capture, OpProfile, ProfileRecorder
 from dashinfer_lab.progress import LoadProgress, counted, progress_from
+from dashinfer_lab.prompt_encoder import PromptEncoder
 from dashinfer_lab.prompts import (
     Message,
     Prompt,
@@ -36,7 +36,6 @@ from dashinfer_lab.prompts import (
     prompt_text,
     prompts_in,
     salted,
-    text_or_ids,
 )
 from dashinfer_lab.sampling import SamplingParams
 from dashinfer_lab.sampling.defaults import model_defaults
@@ -132,6 +131,9 @@ class LLM:
         except BaseException:
             loaded.runner.close()
             raise
+        self._encoder = PromptEncoder(
+            self.tokenizer, self.artifact.directory, self._engine.longest_prompt
+        )
 
     @property
     def config(self) -> ModelConfig:
@@ -194,8 +196,10 @@ class LLM:
         wanted = prompts_in(prompts)
         texts = [prompt_text(prompt) for prompt in wanted]
         options = options_for(wanted, priority)
-        ids = [self._ids(prompt) for prompt in wanted]
-        return self._complete(texts, ids, sampling_params, options, use_tqdm)
+        chosen = self._chosen(len(wanted), sampling_params)
+        must_fit = map(_must_fit, chosen)
+        ids = [self._encoder.ids(p, must_fit=m) for p, m in zip(wanted, must_fit, strict=True)]
+        return self._complete(texts, ids, chosen, options, use_tqdm)
 
     @named_options
     def chat(
@@ -217,8 +221,12 @@ class LLM:
         layout = chat_layout(chat_template, chat_template_kwargs, **options)
         many = is_list(messages) and bool(messages) and is_list(messages[0])
         conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
-        ids = [self._chat_ids(conversation, **layout) for conversation in conversations]
-        return self._complete([None] * len(ids), ids, sampling_params, None, use_tqdm)
+        chosen = self._chosen(len(conversations), sampling_params)
+        ids = [
+            self._encoder.chat_ids(conversation, must_fit=_must_fit(params), **layout)
+            for conversation, params in zip(conversations, chosen, strict=True)
+        ]
+        return self._complete([None] * len(ids), ids, chosen, None, use_tqdm)
 
     @named_options
     def beam_search(
@@ -226,7 +234,7 @@ class LLM:
     ) -> list[BeamSearchOutput]:
         """Find the likeliest sequences that so many beams see, for every prompt, batched."""
         wanted = prompts_in(prompts)
-        ids = [self._ids(prompt) for prompt in wanted]
+        ids = [self._encoder.ids(prompt, must_fit=True) for prompt in wanted]
         return search(self._engine, ids, params, self.tokenizer, options_for(wanted, None))
 
     @named_options
@@ -252,18 +260,25 @@ class LLM:
         """
         whole = replace(self.default_sampling_params, max_tokens=None)
         (params,) = params_for(1, whole if sampling_params is None else sampling_params)
-        ids, options = self.token_ids(prompt), salted(prompt, options)
+        ids, options = self.token_ids(prompt, _must_fit(params)), salted(prompt, options)
         return self._engine.submit(ids, params, block=True, options=options)
 
-    def token_ids(self, prompt: Prompt | Sequence[Message]) -> Iterable[int]:
-        """The ids of a prompt, or of a list of messages through the model's chat template."""
-        return self._ids(prompt) if isinstance(prompt, str | Mapping) else self._chat_ids(prompt)
+    def token_ids(
+        self, prompt: Prompt | Sequence[Message], must_fit: bool = False
+    ) -> Iterable[int]:
+        """The ids of a prompt, or of a list of messages through the model's chat template.
+
+        must_fit: refuse a text far too long to be served before all of it is encoded.
+        """
+        if isinstance(prompt, str | Mapping):
+            return self._encoder.ids(prompt, must_fit=must_fit)
+        return self._encoder.chat_ids(prompt, must_fit=must_fit)
 
     def session(
         self, messages: Sequence[Message] = (), *, options: RequestOptions | None = None
     ) -> Session:
         """Begin a conversation whose keys and values are kept between turns; see `Session`."""
-        self._required_tokenizer()
+        self._encoder.required_tokenizer()
         return Session(partial(self.submit, options=options), messages)
 
     def logits(
@@ -302,7 +317,7 @@ class LLM:
         # Nobody has computed the prompt under this salt: there is a prefill to look at.
         alone = RequestOptions(cache_salt=token_hex(16))
         with self.profiling() as recorder:
-            self._complete([None], [ids], params, [alone])
+            self._complete([None], [ids], [params], [alone])
         return OpProfile.of(recorder, self.measure_roof() if roof else None)
 
     def measure_roof(self) -> Roof:
@@ -336,11 +351,10 @@ class LLM:
         self,
         texts: Sequence[str | None],
         ids: Sequence[Iterable[int]],
-        params: SamplingParams | Sequence[SamplingParams] | None,
+        chosen: Sequence[SamplingParams],
         options: Sequence[RequestOptions] | None = None,
         use_tqdm: bool = False,
     ) -> list[RequestOutput]:
-        chosen = params_for(len(ids), self.default_sampling_params if params is None else params)
         handles: list[list[RequestHandle]] = []
         try:
             served = options or [RequestOptions()] * len(ids)
@@ -357,22 +371,12 @@ class LLM:
                     handle.cancel()
             raise
 
-    def _ids(self, prompt: Prompt) -> Iterable[int]:
-        given = text_or_ids(prompt)
-        return self._required_tokenizer().encode(given) if isinstance(given, str) else given
+    def _chosen(self, count: int, params: object) -> list[SamplingParams]:
+        return params_for(count, self.default_sampling_params if params is None else params)
 
-    def _chat_ids(self, messages: Sequence[Message], **layout: Any) -> list[int]:
-        if isinstance(messages, list | tuple) and not messages:
-            raise RequestError("the conversation is empty: give at least one message")
-        return self._required_tokenizer().encode_chat(messages, **layout)
 
-    def _required_tokenizer(self) -> Tokenizer:
-        if self.tokenizer is None:
-            raise TokenizerError(
-                f"{self.artifact.directory} has no tokenizer.json: give prompts as "
-                '{"prompt_token_ids": [...]}'
-            )
-        return self.tokenizer
+def _must_fit(params: SamplingParams) -> bool:
+    return params.truncate_prompt_tokens is None
 
 
 def _tokenizer(artifact: Artifact, chat_template: str | Path | None) -> Tokenizer | None:

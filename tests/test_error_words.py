@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -18,10 +19,15 @@ from dashinfer_lab.engine.auto_kv import require_kv_dtype
 from dashinfer_lab.error_words import CHINESE, error_words
 from dashinfer_lab.errors import DashInferLabError, EngineBusyError, RequestError
 from dashinfer_lab.hub import resolve
+from dashinfer_lab.prompt_encoder import PromptEncoder
 from dashinfer_lab.quantize import Scheme
+
+if TYPE_CHECKING:
+    from dashinfer_lab.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[1]
 ADMISSION = Capacity(vocab_size=100, context_length=64, num_pages=1, page_size=32)
+LETTERS = cast("Tokenizer", SimpleNamespace(encode_plain=list))
 
 
 @cache
@@ -69,6 +75,10 @@ def test_each_is_said_somewhere_and_its_values_are_kept(english: str) -> None:
         (lambda: ADMISSION.max_new_tokens(40, 16), "需要 2 页键值缓存，而总共只有 1 页"),
         (lambda: ADMISSION.check_ids([]), "提示词为空"),
         (
+            lambda: PromptEncoder(LETTERS, Path("m"), 10).ids("a" * 999, must_fit=True),
+            "有 999 个字符，过长：仅前 80 个字符就有 80 个词元",
+        ),
+        (
             lambda: Sampling(1, 1, 0, 16, "many").params(),
             "随机种子 'many' 无效：请给出整数，或留空",
         ),
@@ -76,7 +86,7 @@ def test_each_is_said_somewhere_and_its_values_are_kept(english: str) -> None:
         (lambda: SamplingParams(top_p=0), "top_p=0 无效：应为大于 0 且不超过 1 的数"),
         (lambda: SamplingParams(max_tokens=0), "max_tokens=0 无效：应为不小于 1 的整数"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_is_raised_is_told_in_chinese(fails: Callable[[], Any], chinese: str) -> None:
     with pytest.raises(DashInferLabError) as caught:

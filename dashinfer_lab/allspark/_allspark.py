@@ -14,6 +14,7 @@ from dashinfer_lab.errors import (
     HubError,
     RequestError,
 )
+from dashinfer_lab.prompt_encoder import TextTooLongError
 
 __all__ = [
     "AsCacheMode",
@@ -93,6 +94,7 @@ class TooLongError(RequestError):
 
 _STATUSES: tuple[tuple[type[BaseException], AsStatus], ...] = (
     (TooLongError, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
+    (TextTooLongError, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
     (EngineBusyError, AsStatus.ALLSPARK_REQUEST_DENIED),
     (EngineClosedError, AsStatus.ALLSPARK_INVALID_CALL_ERROR),
     (RequestError, AsStatus.ALLSPARK_PARAM_ERROR),

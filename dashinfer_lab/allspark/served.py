@@ -87,7 +87,7 @@ class ServedModel:
     def _encoded(self, text: str) -> list[int]:
         if self.llm.tokenizer is None:
             raise RequestError(f"model {self.name!r} has no tokenizer: give input_ids")
-        return self.llm.tokenizer.encode(text)
+        return list(self.llm.token_ids(text, must_fit=True))
 
     def _name_of(self, config: Mapping[str, Any]) -> str:
         given, label = config.get("uuid"), config.get("user_request_id")

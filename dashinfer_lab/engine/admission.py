@@ -32,6 +32,11 @@ class Capacity:
         """Tokens the whole cache holds."""
         return self.num_pages * self.page_size
 
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens of a prompt beside which one can be drawn."""
+        return min(self.context_length - 1, self.cache_tokens)
+
     def check_ids(self, token_ids: Iterable[int]) -> list[int]:
         """Return the ids as plain integers; refuse none at all, and ids the model does not know."""
         try:

@@ -154,6 +154,11 @@ class Engine:
         mailbox.submit(requests, block=block)
         return handles
 
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens of a prompt beside which one can be drawn."""
+        return self._capacity.longest_prompt
+
     def require_room(self, token_ids: Iterable[int], num_new: int) -> list[int]:
         """A prompt's ids; raises `RequestError` where it could not be served so many new tokens."""
         ids = self._capacity.check_ids(token_ids)

@@ -234,6 +234,7 @@ def test_a_queue_alone_keeps_its_request(engine: Engine) -> None:
         ([1], {"top_logprobs": 11}, AsStatus.ALLSPARK_PARAM_ERROR),
         ([1], {"eos_token_id": np.array([1, 2])}, AsStatus.ALLSPARK_PARAM_ERROR),
         ([1] * 128, {}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
+        pytest.param("hi " * 2000, {}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR, id="a long text"),
         ([1] * 8, {"max_length": 8}, AsStatus.ALLSPARK_EXCEED_LIMIT_ERROR),
     ],
 )

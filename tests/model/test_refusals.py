@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,43 @@ def test_an_option_of_sampling_says_where_it_belongs(llm: LLM, call: str) -> Non
     with pytest.raises(RequestError, match=f"{call} has no option lora_request: leave"):
         getattr(llm, call)("hello", lora_request="mine")
     assert _works(llm)
+
+
+@pytest.mark.parametrize("long", ["hello " * 200_000, "\u4f60" * 400_000], ids=["latin", "han"])
+def test_a_text_far_too_long_is_refused_by_its_head(
+    llm: LLM, long: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert llm.tokenizer is not None
+    encoded: list[int] = []
+
+    def counted(text: str, *, add_special_tokens: bool = True) -> list[int]:
+        encoded.append(len(text))
+        return encode(text, add_special_tokens=add_special_tokens)
+
+    encode = llm.tokenizer.encode
+    monkeypatch.setattr(llm.tokenizer, "encode", counted)
+    messages = [{"role": "user", "content": long}]
+    with pytest.raises(RequestError, match=rf"{len(long)} characters is too long.*shorten it"):
+        llm.generate(["hello", long], GREEDY)
+    with pytest.raises(RequestError, match=f"{len(long)} characters"):
+        llm.chat(messages, GREEDY)
+    with pytest.raises(RequestError, match=f"{len(long)} characters"):
+        llm.submit(long, GREEDY)
+    with pytest.raises(RequestError, match=f"{len(long)} characters"):
+        llm.beam_search(long, BeamSearchParams(beam_width=1, max_tokens=1))
+
+    assert max(encoded) <= 8 * llm.config.context_length
+    assert _works(llm)
+
+
+def test_a_long_text_is_encoded_whole_where_it_is_to_be_cut_or_only_encoded(llm: LLM) -> None:
+    long = "hello " * 2000
+    cut = replace(GREEDY, truncate_prompt_tokens=5)
+
+    assert llm.tokenizer is not None
+    ids = llm.tokenizer.encode(long)
+    assert llm.token_ids(long) == ids
+    assert llm.generate(long, cut)[0].prompt_token_ids == ids[-5:]
 
 
 def test_no_prompts_have_no_outputs(llm: LLM) -> None:
