@@ -156,14 +156,16 @@ def main() -> None:
     parser.add_argument("--kv", default="fp32", help="formats of keys and values")
     parser.add_argument("--contexts", default="2048", help="lengths, for decoding")
     parser.add_argument("--requests", default="1,4", help="rows decoded together; one is split")
+    parser.add_argument("--lengths", default="512,2048,8192", help="of prompts")
     parser.add_argument("--seconds", type=float, default=1.0)
     chosen = parser.parse_args()
     isa = detect() if chosen.isa == "host" else record(chosen.isa)
     compiler = compiler_for(isa, object_cache_directory())
     formats = chosen.kv.split(",")
     shapes = [Shape(*heads, each) for heads in ((64, 3, 3), (128, 4, 4)) for each in formats]
-    contexts, batches = (
-        [int(each) for each in numbers.split(",")] for numbers in (chosen.contexts, chosen.requests)
+    contexts, batches, lengths = (
+        [int(each) for each in numbers.split(",")]
+        for numbers in (chosen.contexts, chosen.requests, chosen.lengths)
     )
     with Pool(chosen.threads, compiler) as pool:
         say(f"{isa.name} ({isa.cpu}), {chosen.threads} threads")
@@ -173,7 +175,7 @@ def main() -> None:
                     for requests in batches:
                         bench_decode(shape, context, requests, pool, chosen.seconds)
             if "prefill" in chosen.only:
-                for length in (512, 2048):
+                for length in lengths:
                     one = Shape(shape.head_dim, shape.heads_per_kv, 1, shape.kv_format)
                     bench_prefill(one, length, pool, chosen.seconds)
 
