@@ -87,7 +87,8 @@ def hugging_face_config(
     """Build config.json's contents from metadata and the shapes of the GGUF tensors.
 
     What is absent stays absent, so that `model_config` can name it. `rope_factors`: see
-    `rope_parameters`.
+    `rope_parameters`. Raises CheckpointError for metadata without the epsilon of the norms, whose
+    default would be another model's.
     """
     architecture = required_text(metadata, "general.architecture")
     _refuse_unknown(architecture, metadata)
@@ -104,6 +105,11 @@ def hugging_face_config(
         value = metadata.get(f"{architecture}.{ours}")
         if value is not None:
             config[theirs] = decimal(value)
+    if config.get("rms_norm_eps") is None:
+        raise CheckpointError(
+            f"the GGUF metadata has no {architecture}.attention.layer_norm_rms_epsilon: get the "
+            "file again"
+        )
     if "token_embd.weight" in tensors:
         config["vocab_size"] = tensors["token_embd.weight"][0]
     for key, (stem, axis) in _EXPERT_SIZES.items():

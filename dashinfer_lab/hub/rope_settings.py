@@ -23,6 +23,7 @@ _SCALINGS = ("none", "linear", "dynamic", "llama3", "yarn", "longrope")
 # Phi 3's configuration class takes these for LongRoPE, of which it had no name at first.
 _PHI3_SPELLINGS = {"su": "longrope", "yarn": "longrope"}
 _FACTORS = ("short_factor", "long_factor")
+_UNSCALED = {"rope_theta", "partial_rotary_factor"}
 _SHARED = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 # Keys that say nothing of the angles, or what other keys say already.
 _UNDERSTOOD = {
@@ -37,12 +38,9 @@ def rope_settings(config: Config, context_length: int, family: Family) -> RopeCo
     Raises UnsupportedModelError for a scaling this version cannot apply, by name, CheckpointError
     for values that are missing, make no sense or contradict one another.
     """
-    parameters = mapping_of(config, "rope_parameters")
     scaling, given = _scaling(config, _PHI3_SPELLINGS if family.model_type == "phi3" else {})
-    partial = _partial_factor(_agreed(config, parameters, "partial_rotary_factor"), family)
-    theta = positive_of(
-        {"rope_theta": _agreed(config, parameters, "rope_theta")}, "rope_theta", family.theta
-    )
+    partial = _partial_factor(_agreed(config, "partial_rotary_factor"), family)
+    theta = positive_of({"rope_theta": _agreed(config, "rope_theta")}, "rope_theta", family.theta)
     if scaling == "longrope" and family.local_theta is not None:
         raise UnsupportedModelError(
             "rope scaling 'longrope' is not supported for this architecture"
@@ -79,9 +77,7 @@ def _scaled(
     if scaling in ("linear", "dynamic"):
         return RopeConfig(theta=theta, scaling=scaling, factor=positive_of(given, "factor"))
     length_key = "original_max_position_embeddings"
-    original = size_of(
-        {length_key: _agreed(config, given, length_key)}, length_key, default_original
-    )
+    original = size_of({length_key: _agreed(config, length_key)}, length_key, default_original)
     if scaling == "llama3":
         return _llama3(given, theta, original)
     if scaling == "longrope":
@@ -179,7 +175,7 @@ def _scaling(config: Config, spellings: Mapping[str, str]) -> tuple[str, Config]
             raise UnsupportedModelError(f"{key} by layer type is not supported: {source!r:.200}")
         named = [source[name] for name in ("rope_type", "type") if source.get(name) is not None]
         kinds = [known.get(str(kind), str(kind)) for kind in named]
-        if not kinds and "factor" in source:
+        if not kinds and not set(source) <= _UNSCALED:
             kinds = ["without a type"]
         unknown = [kind for kind in kinds if kind not in _SCALINGS]
         if unknown or len(set(kinds)) > 1:
@@ -187,8 +183,8 @@ def _scaling(config: Config, spellings: Mapping[str, str]) -> tuple[str, Config]
             raise UnsupportedModelError(
                 f"rope scaling {said} ({key}) is not supported; supported: {', '.join(_SCALINGS)}"
             )
+        _refuse_unknown_keys(source, key)
         if kinds:
-            _refuse_unknown_keys(source, key)
             stated.append((kinds[0], source))
     if len(stated) == 2:
         _require_agreement(*stated)
@@ -208,12 +204,16 @@ def _require_agreement(five: tuple[str, Config], four: tuple[str, Config]) -> No
         raise CheckpointError(
             f"rope_parameters states the scaling {five[0]!r}, rope_scaling states {four[0]!r}"
         )
-    for key in _SHARED:
-        _agreed(four[1], five[1], key)
+    for key in (*_SHARED, *_FACTORS):
+        _agreed({"rope_scaling": four[1], "rope_parameters": five[1]}, key)
 
 
-def _agreed(config: Config, parameters: Config, key: str) -> object:
-    values = [source[key] for source in (config, parameters) if source.get(key) is not None]
-    if len(values) == 2 and values[0] != values[1]:
-        raise CheckpointError(f"{key} is {values[0]!r}, but {values[1]!r} in rope_parameters")
-    return values[0] if values else None
+def _agreed(config: Config, key: str) -> object:
+    """Return what is stated under `key` in config.json itself or in either object of it."""
+    sources = {name: mapping_of(config, name) for name in ("rope_scaling", "rope_parameters")}
+    places = {"config.json": config, **sources}
+    stated = [(place, it[key]) for place, it in places.items() if it.get(key) is not None]
+    for place, value in stated[1:]:
+        if value != stated[0][1]:
+            raise CheckpointError(f"{key} is {stated[0][1]!r}, but {value!r} in {place}")
+    return stated[0][1] if stated else None

@@ -29,8 +29,9 @@ class ShardedTensor:
 def find_tensors(directory: Path) -> dict[str, ShardedTensor]:
     """Return every tensor of the checkpoint in `directory` by its stored name.
 
-    Raises CheckpointError where a shard is missing, lies outside the directory or lacks a tensor
-    that the index promises.
+    Tensors that the index leaves out are among them. Raises CheckpointError where a shard is
+    missing, lies outside the directory or lacks a tensor that the index promises, where two shards
+    hold a tensor of which the index says nothing, and where there is a whole file, too.
     """
     if (directory / _INDEX).exists():
         return _indexed(directory)
@@ -48,6 +49,7 @@ def find_tensors(directory: Path) -> dict[str, ShardedTensor]:
 
 def _indexed(directory: Path) -> dict[str, ShardedTensor]:
     weight_map = _weight_map(directory)
+    named = frozenset(weight_map)
     paths = {name: confined(directory, name) for name in dict.fromkeys(weight_map.values())}
     missing = [name for name, path in paths.items() if not path.is_file()]
     if missing:
@@ -65,6 +67,19 @@ def _indexed(directory: Path) -> dict[str, ShardedTensor]:
             f"{absent[0]!r} in {weight_map[absent[0]]}. The files do not belong together: download "
             "all of them again."
         )
+    if _SINGLE not in paths and (directory / _SINGLE).exists():
+        raise CheckpointError(
+            f"{directory} holds {_SINGLE} beside {_INDEX} and its files, which may be another "
+            "model's: leave those that are meant"
+        )
+    for name, header in headers.items():
+        for tensor in header:
+            other = weight_map.setdefault(tensor, name)
+            if other != name and tensor not in named:
+                raise CheckpointError(
+                    f"{directory}: {other} and {name} hold {tensor!r:.200}, and {_INDEX} names "
+                    "neither. The files do not belong together: download all of them again."
+                )
     return {
         tensor: ShardedTensor(paths[name], headers[name][tensor])
         for tensor, name in weight_map.items()

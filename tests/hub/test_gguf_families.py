@@ -90,6 +90,8 @@ def test_experts_are_read_from_their_slice_of_a_quantised_tensor(tmp_path: Path)
     for key, value in settings("llama", expert_count=3, expert_used_count=2).items():
         if isinstance(value, int):
             writer.add_uint32(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
     writer.add_tensor("blk.0.ffn_up_exps.weight", stored, raw_dtype=kind)
     writer.add_tensor("blk.1.ffn_down.2.weight", experts[0])  # as files of 2023 have it
     writer.write_header_to_file()
@@ -172,6 +174,7 @@ def test_a_window_of_0_is_none() -> None:
         ("qwen2", {"rope__dimension_count": 12}, "partial_rotary_factor 0.75"),
         ("llama", {"attention__sliding_window": 4096}, "sliding_window 4096"),
         ("olmo2", {"attention__sliding_window": 4096}, "sliding_window 4096"),  # OLMo 3
+        ("llama", {"attention__layer_norm_rms_epsilon": None}, "no llama.attention.layer_norm"),
         ("llama", {"logit_scale": 0.0625}, "llama.logit_scale 0.0625"),
         ("llama", {"attention__causal": False}, "llama.attention.causal False"),
         ("qwen3moe", {"expert_gating_func": 2}, "qwen3moe.expert_gating_func 2"),

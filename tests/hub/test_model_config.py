@@ -79,6 +79,9 @@ def test_the_model_type_alone_is_enough() -> None:
         ({"architectures": ["LlamaForCausalLM", "Other"]}, "Other"),
         ({"rope_scaling": {"type": "su"}}, "none, linear, dynamic, llama3, yarn, longrope"),
         ({"rope_scaling": {"factor": 8}}, "without a type"),
+        ({"rope_scaling": {"mrope_section": [16, 24, 24]}}, "without a type"),
+        ({"rope_scaling": {"type": "default", "mrope_section": [16, 24, 24]}}, "mrope_section"),
+        ({"rope_scaling": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
         ({"rope_scaling": {"rope_type": "default", "type": "yarn"}}, "'none' and 'yarn'"),
         ({"rope_parameters": {"rope_type": "proportional"}}, "proportional"),
         ({"rope_scaling": {"type": "linear", "factor": 2, "ramp": 3}}, "ramp"),
@@ -144,6 +147,10 @@ def test_a_size_that_makes_no_sense_is_named(key: str, value: object) -> None:
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": None}}, "has no high_freq_factor"),
         ({"rope_scaling": LLAMA3 | {"high_freq_factor": 1}}, "1.0 is not above low_freq_factor"),
         ({"rope_scaling": {"type": "yarn", "factor": -2}}, "factor is -2"),
+        (
+            {"rope_theta": 1e4, "rope_scaling": {"rope_theta": 5e5}},
+            "rope_theta is 10000.0, but 500000.0 in rope_scaling",
+        ),
         ({"rope_scaling": {"type": "longrope", "factor": 2.0}}, "short_factor is None"),
         ({"rope_scaling": LONGROPE | {"long_factor": [1.0] * 7}}, "long_factor has 7 .* the 8"),
         ({"rope_scaling": LONGROPE | {"short_factor": [0.0] * 8}}, "short_factor is 0.0"),
@@ -196,6 +203,12 @@ def test_yarn_stretches_the_context_and_fills_in_what_its_paper_says() -> None:
     # 0.1 ln 4 + 1 (Peng et al. 2023, eq. 22)
     assert config.rope.attention_factor == pytest.approx(1.1386294, abs=1e-6)
     assert (config.rope.beta_fast, config.rope.beta_slow, config.rope.truncate) == (32, 1, True)
+
+
+def test_a_base_in_rope_scaling_is_read() -> None:
+    """As transformers 5 reads it: the object takes the place of rope_parameters."""
+    for scaling in ({"rope_theta": 5e5}, {"type": "linear", "factor": 2.0, "rope_theta": 5e5}):
+        assert model_config(SIZES | {"rope_scaling": scaling}).rope.theta == 5e5
 
 
 @pytest.mark.parametrize("kind", ["longrope", "su", "yarn"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub import SafetensorsCheckpoint, open_checkpoint
@@ -72,6 +72,42 @@ def test_a_missing_shard_is_named_with_what_it_held(tmp_path: Path) -> None:
     (tmp_path / "model-00002-of-00003.safetensors").unlink()
 
     with pytest.raises(CheckpointError, match=r"model-00002-of-00003.safetensors \(7 tensors\)"):
+        SafetensorsCheckpoint(tmp_path)
+
+
+def left_out(directory: Path) -> str:
+    """Let the index say nothing of a tensor; its name."""
+    write_safetensors(directory, num_shards=3)
+    path = directory / INDEX
+    index = json.loads(path.read_text())
+    name = min(index["weight_map"])
+    del index["weight_map"][name]
+    path.write_text(json.dumps(index))
+    return name
+
+
+def test_a_tensor_that_the_index_leaves_out_is_not_lost(tmp_path: Path) -> None:
+    name = left_out(tmp_path)
+
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        assert set(checkpoint.names()) == set(weights())
+        np.testing.assert_array_equal(checkpoint.read(name), weights()[name])
+
+
+def test_a_tensor_that_the_index_leaves_out_of_two_files_is_refused(tmp_path: Path) -> None:
+    name = left_out(tmp_path)
+    for path in tmp_path.glob("*.safetensors"):
+        save_file({**load_file(path), name: np.zeros(3, np.float32)}, path)
+
+    with pytest.raises(CheckpointError, match=f"hold '{name}', and .* names neither"):
+        SafetensorsCheckpoint(tmp_path)
+
+
+def test_shards_beside_a_whole_file_are_refused(tmp_path: Path) -> None:
+    write_safetensors(tmp_path, num_shards=3)
+    save_file(weights(), tmp_path / "model.safetensors")
+
+    with pytest.raises(CheckpointError, match=r"holds model\.safetensors beside"):
         SafetensorsCheckpoint(tmp_path)
 
 
