@@ -155,7 +155,7 @@ class StepInputs:
         tables: Sequence[int],
     ) -> None:
         """List the units of attention, the longest first; split lone rows over their segments."""
-        split = self._splits_needed(lengths)
+        split, tile = self._splits_needed(lengths), self._rows_together(lengths)
         items: list[tuple[int, ...]] = []
         splits: list[tuple[int, ...]] = []
         num_partials = 0
@@ -169,7 +169,6 @@ class StepInputs:
                     items.append((row, 1, chunk.start, table, segment, slot, 0, 0))
                 num_partials += num_segments
                 continue
-            tile = self._attention.query_tile
             for first in range(0, length, tile):
                 count, position = min(tile, length - first), chunk.start + first
                 items.append((row + first, count, position, table, _WHOLE, 0, 0, 0))
@@ -183,7 +182,24 @@ class StepInputs:
     def _splits_needed(self, lengths: Sequence[int]) -> bool:
         """Whether whole items alone would leave workers idle."""
         shape = self._attention
-        if shape.num_threads == 1:
-            return False
-        units = sum(-(-length // shape.query_tile) for length in lengths) * shape.num_kv_heads
-        return units < 8 * shape.num_threads
+        return shape.num_threads > 1 and self._num_units(lengths, shape.query_tile) < (
+            8 * shape.num_threads
+        )
+
+    def _rows_together(self, lengths: Sequence[int]) -> int:
+        """Most rows of an item: fewer than it may have, where workers would end far apart.
+
+        Not below a quarter: each item reads all keys and values once more.
+        """
+        most, workers = self._attention.query_tile, self._attention.num_threads
+
+        several = [length for length in lengths if length > 1]
+
+        def longest(rows: int) -> int:
+            return -(-self._num_units(several, rows) // workers) * rows
+
+        return min((most, max(1, most // 2), max(1, most // 4)), key=longest)
+
+    def _num_units(self, lengths: Sequence[int], rows_together: int) -> int:
+        num_items = sum(-(-length // rows_together) for length in lengths)
+        return num_items * self._attention.num_kv_heads
