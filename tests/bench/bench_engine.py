@@ -22,7 +22,7 @@ import argparse
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -165,7 +165,7 @@ def _only_decodes(step: StepEvent) -> bool:
 
 
 @contextmanager
-def watched(llm: LLM) -> Iterator[list[StepEvent]]:
+def watched(llm: LLM) -> Generator[list[StepEvent]]:
     """The steps that are taken meanwhile."""
     seen: list[StepEvent] = []
     end = llm.engine.subscribe(seen.append)

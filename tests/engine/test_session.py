@@ -66,6 +66,22 @@ def test_the_next_turn_computes_only_what_is_new(make_engine: MakeEngine) -> Non
     assert after.num_prefill_tokens - before.num_prefill_tokens == 23 - 16
 
 
+def test_a_turn_that_adds_no_token_goes_on_from_all_that_is_known(make_engine: MakeEngine) -> None:
+    runner = FakeRunner()
+    engine = make_engine(runner)
+
+    def submit(messages: Sequence[Message], params: SamplingParams | None) -> RequestHandle:
+        said = [_token(letter) for message in messages for letter in message["content"]]
+        return engine.submit(said, GREEDY)
+
+    session = Session(submit)
+    first = [_token(letter) for letter in session.send("HELLO").text]
+    known = [*map(_token, "HELLO"), *first]
+
+    assert session.send("").text == text_of(runner.answer(known, 9))
+    assert engine.submit(known, GREEDY).completion().token_ids == runner.answer(known, 9)
+
+
 def test_a_stream_gives_what_is_kept(make_engine: MakeEngine) -> None:
     session = session_on(make_engine())
     deltas = list(session.stream("HELLO"))

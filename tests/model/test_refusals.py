@@ -141,6 +141,17 @@ def test_a_long_text_is_encoded_whole_where_it_is_to_be_cut_or_only_encoded(llm:
     assert llm.generate(long, cut)[0].prompt_token_ids == ids[-5:]
 
 
+def test_an_empty_text_is_what_begins_a_text_and_no_ids_are_refused(llm: LLM) -> None:
+    assert llm.tokenizer is not None
+    empty, other = llm.generate(["", "hello"], GREEDY)
+
+    assert empty.prompt_token_ids == [llm.tokenizer.bos_id]
+    assert len(other.outputs[0].token_ids) == 2
+    with pytest.raises(RequestError, match="the prompt is empty: give at least one token"):
+        llm.generate([{"prompt_token_ids": []}, "hello"], GREEDY)
+    assert _works(llm)
+
+
 def test_no_prompts_have_no_outputs(llm: LLM) -> None:
     assert llm.generate([], GREEDY) == []
 

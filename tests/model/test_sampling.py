@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections import Counter
@@ -234,6 +235,19 @@ def test_prompt_logprobs_rate_every_token_but_the_first(llm: LLM, count: int) ->
     for place, found in enumerate(output.prompt_logprobs[1:]):
         check_rated(found, logits[place], prompt[place + 1], count)
     assert output.outputs[0] == answer(llm, SamplingParams(temperature=0, max_tokens=2), prompt)
+
+
+def test_logprobs_of_the_least_likely_are_finite_and_go_into_json(llm: LLM) -> None:
+    row = llm.logits(PROMPT)[-1]
+    least = [int(token_id) for token_id in np.argsort(row)[:2]]
+    params = SamplingParams(max_tokens=3, logprobs=2, allowed_token_ids=least)
+
+    found = answer(llm, params).logprobs
+    assert found is not None
+    text = json.dumps(
+        [{i: each.logprob for i, each in it.items()} for it in found], allow_nan=False
+    )
+    assert len(json.loads(text)) == 3
 
 
 def test_as_many_logprobs_may_be_asked_for_as_the_kernel_finds() -> None:

@@ -50,6 +50,24 @@ def test_a_request_of_its_own_is_not_overridden(tmp_path: Path) -> None:
     assert len({tuple(ids) for ids in answers}) > 1
 
 
+def test_a_handle_without_parameters_may_take_the_rest_of_the_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+    with _loaded(tmp_path) as llm:
+        submit = llm.engine.submit
+
+        def noted(ids: Any, params: SamplingParams, **options: Any) -> Any:
+            asked.append(params.max_tokens)
+            return submit(ids, params, **options)
+
+        monkeypatch.setattr(llm.engine, "submit", noted)
+        llm.submit(PROMPT).cancel()
+        llm.submit(PROMPT, SamplingParams()).cancel()
+
+    assert asked == [None, 16]
+
+
 def test_without_the_file_the_defaults_are_ours(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model")
     with LLM(tmp_path / "model", weights="fp32", threads=1) as llm:
