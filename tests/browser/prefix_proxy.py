@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 METHODS = ["GET", "POST", "HEAD", "PUT", "DELETE"]
@@ -27,7 +27,7 @@ def prefix_proxy(target: str, prefix: str) -> Iterator[str]:
         Route("/favicon.ico", _icon),  # the host's own
         Route(f"{prefix}/{{rest:path}}", _forward(target), methods=METHODS),
     ]
-    app = Starlette(routes=routes)
+    app = Starlette(routes=routes, lifespan=_connections)
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
@@ -40,6 +40,16 @@ def prefix_proxy(target: str, prefix: str) -> Iterator[str]:
         listener.close()
 
 
+@asynccontextmanager
+async def _connections(app: Any) -> AsyncGenerator[None]:
+    """Connections to what is shown, for as long as the proxy runs."""
+    import httpx
+
+    async with httpx.AsyncClient(timeout=None, trust_env=False) as client:
+        app.state.client = client
+        yield
+
+
 def _icon(request: Any) -> Any:
     from starlette.responses import Response
 
@@ -48,12 +58,10 @@ def _icon(request: Any) -> Any:
 
 
 def _forward(target: str) -> Any:
-    import httpx
     from starlette.responses import StreamingResponse
 
-    client = httpx.AsyncClient(timeout=None, trust_env=False)
-
     async def forward(request: Any) -> Any:
+        client = request.app.state.client
         headers = [(k, v) for k, v in request.headers.items() if k not in _HOP]
         url = f"{target}/{request.path_params['rest']}"
         asked = client.build_request(

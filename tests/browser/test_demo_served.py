@@ -36,13 +36,12 @@ class Pages:
 
     def __init__(self) -> None:
         self.models: list[ScriptedLLM] = []
-        self.seconds_per_step = 0.01
 
     def serve(self, model: str = "script", **options: Any) -> Demo:
         return serve(model, "fp32", DemoOptions(**options), load=self._load)
 
     def _load(self, choice: Any, progress: object) -> Any:
-        self.models.append(ScriptedLLM(choice, self.seconds_per_step))
+        self.models.append(ScriptedLLM(choice))
         return self.models[-1]
 
     @property
@@ -90,7 +89,7 @@ def test_behind_a_proxy_with_a_prefix_everything_works(pages: Pages, visitor: Vi
         tab.page.press(BOX, "Enter")
         assert eventually(lambda: pages.num_running == 1)
         tab.page.click("#stop")
-        assert eventually(lambda: pages.num_running == 0, seconds=1)
+        assert eventually(lambda: pages.num_running == 0)
         tab.page.context.close()
 
 
@@ -103,13 +102,14 @@ def test_a_page_for_a_proxy_is_shown_directly_too(pages: Pages, visitor: Visitor
 
 
 def test_a_sign_says_that_the_first_token_is_awaited(pages: Pages, visitor: Visitor) -> None:
-    pages.seconds_per_step = 1.5
     tab = visitor.open(pages.serve(language="en").url)
+    pages.models[0].runner.gate.clear()
     tab.page.fill(BOX, "say a")
     tab.page.press(BOX, "Enter")
     waiting = tab.page.locator("#chat .waiting")
     waiting.wait_for()
     assert waiting.inner_text() == "waiting for the first token …"
+    pages.models[0].runner.gate.set()
     tab.page.locator("#chat .note").wait_for()
 
     assert waiting.count() == 0
@@ -172,7 +172,7 @@ def test_a_program_that_cancels_ends_its_request_in_the_engine(pages: Pages) -> 
     assert eventually(lambda: pages.num_running == 1)
     job.cancel()
 
-    assert eventually(lambda: pages.num_running == 0, seconds=2)
+    assert eventually(lambda: pages.num_running == 0)
     client.close()
 
 
@@ -273,7 +273,8 @@ def test_the_command_answers_with_the_embedded_model_and_ends_at_ctrl_c(
     with log.open("w") as stderr:
         process = subprocess.Popen(command, stderr=stderr, env=environment)
     try:
-        ready = eventually(lambda: "proxy" in log.read_text(encoding="utf-8"), seconds=180)
+        proxied_line = re.compile(r"/user/me/proxy/\d+\n")
+        ready = eventually(lambda: bool(proxied_line.search(log.read_text("utf-8"))), seconds=180)
         assert ready, log.read_text(encoding="utf-8")
         url, proxied = re.findall(r"http://\S+|/user/me/proxy/\d+", log.read_text("utf-8"))
         assert proxied.endswith(url.rpartition(":")[2])

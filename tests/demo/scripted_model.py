@@ -1,10 +1,12 @@
 """A model that says what a test wants, on the real engine: batched, cancelled, measured as any.
 
 "say X" is answered with X, "count" with numbers until it is stopped, anything else by its echo.
+Counting is slow: a browser that has to find a button finds it in time. `gate` holds every step up.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from dashinfer_lab.sampling import SamplingParams
 
 END = 0
 KV_REASON = {"en": "as the model scripts it", "zh": "（按脚本）"}
+_SLOWER = 5
 _ENDLESS = " ".join(str(number) for number in range(1, 3000))
 
 
@@ -45,10 +48,15 @@ class ScriptedRunner:
         self._seconds_per_step = seconds_per_step
         self._prompts: dict[int, list[int]] = {}
         self._drawn: dict[int, Iterable[int]] = {}
+        self._counting: set[int] = set()
+        self.gate = threading.Event()
+        self.gate.set()
         self.largest_batch = 0
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
-        time.sleep(self._seconds_per_step)
+        self.gate.wait()
+        is_slow = any(chunk.request_id in self._counting for chunk in chunks)
+        time.sleep(self._seconds_per_step * (_SLOWER if is_slow else 1))
         self.largest_batch = max(self.largest_batch, len(chunks))
         return [self._result(chunk) for chunk in chunks]
 
@@ -71,7 +79,10 @@ class ScriptedRunner:
             return ChunkResult()
         if chunk.request_id not in self._drawn:
             prompt = "".join(map(chr, self._prompts[chunk.request_id]))
-            answer = [*map(ord, reply(prompt.rpartition("\x02")[2])), END]
+            message = prompt.rpartition("\x02")[2]
+            if message.startswith("count"):
+                self._counting.add(chunk.request_id)
+            answer = [*map(ord, reply(message)), END]
             self._drawn[chunk.request_id] = iter(answer)
         return ChunkResult(next(iter(self._drawn[chunk.request_id])))
 
@@ -129,16 +140,19 @@ class ScriptedLLM:
     def submit(
         self, prompt: Any, params: SamplingParams, *, options: RequestOptions | None = None
     ) -> RequestHandle:
-        self.prompts.append(prompt)
-        self.params.append(params)
         messages: list[Mapping[str, str]] = [{"content": prompt}]
         if not isinstance(prompt, str):
             messages = prompt
         text = "".join(f"\x02{message['content']}" for message in messages)
-        return self.engine.submit([ord(each) for each in text], params, block=True, options=options)
+        ids = [ord(each) for each in text]
+        handle = self.engine.submit(ids, params, block=True, options=options)
+        self.prompts.append(prompt)
+        self.params.append(params)
+        return handle
 
     def memory(self) -> SimpleNamespace:
         return SimpleNamespace(weight_bytes=1_000_000)
 
     def close(self) -> None:
+        self.runner.gate.set()
         self.engine.close()
