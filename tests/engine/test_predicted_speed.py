@@ -36,12 +36,13 @@ class Machine:
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.slowness = 1.0
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
         tokens = sum(len(chunk.token_ids) for chunk in chunks)
         pairs = sum(len(c.token_ids) * (c.start + len(c.token_ids) / 2) for c in chunks)
-        self.seconds += 7e-3 + 0.8e-3 * min(tokens, 64) + 0.55e-3 * max(tokens - 64, 0)
-        self.seconds += 1e-7 * pairs
+        seconds = 7e-3 + 0.8e-3 * min(tokens, 64) + 0.55e-3 * max(tokens - 64, 0) + 1e-7 * pairs
+        self.seconds += self.slowness * seconds
         return [ChunkResult(None if chunk.sampling is None else 5) for chunk in chunks]
 
     def walk(self, chunks: Sequence[Chunk], most: int) -> list[list[ChunkResult]]:
@@ -179,6 +180,27 @@ def test_decoders_go_on_though_the_engine_has_seen_few_steps(
     assert max(gaps) / without < 2.6
     # 0.8 ms a token, in seven tenths of what is allowed beyond decodes: attention takes time, too.
     assert len(gaps) < 4000 * 0.8e-3 / (0.7 * without) + 20
+
+
+@pytest.mark.parametrize(("num_decoders", "num_in"), [(8, 20), (1, 128), (1, 512)])
+def test_a_first_step_that_took_long_holds_up_no_later_prompt(
+    num_decoders: int, num_in: int
+) -> None:
+    served = Served(fresh=True)
+    decoders = [served.add(num_in, 6000) for _ in range(num_decoders)]
+    served.machine.slowness = 16.0  # weights come from the disk
+    served.core.step()
+    served.machine.slowness = 1.0
+    while any(decoder.state is not RequestState.DECODE for decoder in decoders):
+        served.core.step()
+    prompt = served.add(4000, 1)
+    num_steps = 0
+    while not prompt.finished:
+        served.core.step()
+        num_steps += 1
+
+    # What it takes without: 310 steps beside 8 decoders, 550 beside one.
+    assert num_steps < {8: 340, 1: 600}[num_decoders]
 
 
 @pytest.mark.parametrize("shape", [(128, 64), (1000, 20)])
