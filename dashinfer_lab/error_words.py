@@ -96,7 +96,7 @@ CHINESE: Final[dict[str, str]] = {
         "{context} tokens: shorten the prompt or lower max_tokens"
     ): (
         "提示词 {prompt} 个词元，加上要生成的 {new} 个，超过上下文长度 {context}：请缩短提示词，"
-        "或调小回答的最大词元数"
+        "或调小最多词元数"
     ),
     (
         "a prompt of {prompt} tokens and {new} new ones (max_tokens={_}) need {needed} cache "
@@ -104,7 +104,7 @@ CHINESE: Final[dict[str, str]] = {
         "give the cache more memory"
     ): (
         "提示词 {prompt} 个词元，加上要生成的 {new} 个，需要 {needed} 页键值缓存，而总共只有 "
-        "{pages} 页（每页 {page} 个词元）：请缩短提示词、调小回答的最大词元数，或给缓存更多内存"
+        "{pages} 页（每页 {page} 个词元）：请缩短提示词、调小最多词元数，或给缓存更多内存"
     ),
     (
         "a text of {length} characters is too long: its first {head} are {tokens} tokens, and "

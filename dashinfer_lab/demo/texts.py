@@ -59,7 +59,7 @@ _SAMPLING = {
     ),
     "sampling.top_p": Sentence("Top p", "Top p"),
     "sampling.top_k": Sentence("Top k (0 is off)", "Top k（0 为关闭）"),
-    "sampling.max_tokens": Sentence("Longest answer, in tokens", "回答的最大词元数"),
+    "sampling.max_tokens": Sentence("Most tokens", "最多词元数"),
     "sampling.seed": Sentence("Seed (empty draws a fresh one)", "随机种子（留空则每次不同）"),
 }
 

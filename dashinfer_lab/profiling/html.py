@@ -58,7 +58,7 @@ def comparison_fragment(found: ProfileComparison, lang: Language | None = None) 
         longest = max(max(row.before_ms, row.after_ms) for row in phase.rows)
         rows = [
             [
-                _name_cell(row.opname),
+                _name_cell(say(language, "total") if row is phase.total else row.opname),
                 *(
                     _bar_cell(f"{ms:.3f}" if ms else "–", ms / longest, colour)
                     for ms, colour in ((row.before_ms, _BLUE), (row.after_ms, _ORANGE))

@@ -76,6 +76,10 @@ def test_both_languages_say_the_same_things(batch: OpProfile) -> None:
     for english, chinese in WORDS.values():
         assert set(placeholders.findall(english)) == set(placeholders.findall(chinese))
     assert "预填充：" in fragment(batch, "zh")
+    assert re.search(r"\d+ 个线程<", fragment(batch, "zh"))
+    compared = comparison_fragment(batch.compare(batch, ("一", "二")), "zh")
+    assert ">合计<" in compared
+    assert ">total<" not in compared
     assert "prefill: " in fragment(batch, "en")
 
 
