@@ -20,7 +20,7 @@ __all__ = ["converted", "converted_checkpoint"]
 
 _SOURCES = (
     "*.safetensors", "*.gguf", "*.dimodel", "*.ditensors", "*.json", "*.model", "*.jinja",
-    "merges.txt",
+    "*.tiktoken", "merges.txt",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jit_kernels.dsl.accumulators import (
+    INFINITY_BITS,
     RunningMax,
     RunningSum,
     absolute_bits,
@@ -46,6 +47,7 @@ from jit_kernels.dsl.values import (
 )
 
 __all__ = [
+    "INFINITY_BITS",
     "VECTOR_LANES",
     "Array",
     "RunningMax",

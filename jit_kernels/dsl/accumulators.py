@@ -7,13 +7,14 @@ every instruction set and for every number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from jit_kernels.dsl.intrinsics import fma
 from jit_kernels.dsl.values import Value, Variable, constant, maximum, minimum, zeros
 from jit_kernels.types import F32, I32, DType
 
 __all__ = [
+    "INFINITY_BITS",
     "RunningMax",
     "RunningSum",
     "absolute_bits",
@@ -86,6 +87,10 @@ class RunningMax(Generic[D]):
 def running_sum() -> RunningSum:
     """A fresh float32 sum."""
     return RunningSum()
+
+
+INFINITY_BITS: Final = 0x7F800000
+"""`absolute_bits` of infinity: what is finite has less."""
 
 
 def absolute_bits(vector: Value[F32]) -> Value[I32]:

@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from jit_kernels.dsl.trace import current, llvm_type
 from jit_kernels.dsl.values import Value, broadcast, constant, select
-from jit_kernels.types import BOOL, F16, F32, I8, I16, I32, U8, U16, U32, DType
+from jit_kernels.types import BOOL, F16, F32, I8, I16, I32, I64, U8, U16, U32, DType
 
 __all__ = [
     "NUMPY_BODIES",
@@ -231,11 +231,12 @@ def pause() -> None:
         current().call("llvm.aarch64.hint", ir.VoidType(), [ir.Constant(_I32, 1)])
 
 
-def cycle_counter() -> Any:
-    """The processor's time-stamp counter as a 64-bit IR value."""
+def cycle_counter() -> Value[I64]:
+    """The processor's time-stamp counter."""
     trace, word = current(), ir.IntType(64)
     if trace.isa.is_x86:
-        return trace.call("llvm.readcyclecounter", word, [])
+        return Value(trace.call("llvm.readcyclecounter", word, []), I64)
     # The same intrinsic is 0 here: aarch64 lets user code read its timer only.
     function = trace.declare("llvm.read_volatile_register.i64", word, [ir.MetaDataType()])
-    return trace.builder.call(function, [trace.module.add_metadata(["cntvct_el0"])])
+    count = trace.builder.call(function, [trace.module.add_metadata(["cntvct_el0"])])
+    return Value(count, I64)

@@ -8,6 +8,8 @@ log: Cephes logf, error below 2 ulp; log(1) = 0 exactly; for positive normal num
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from jit_kernels.dsl.intrinsics import float_absolute, fma, round_to_int, sqrt
 from jit_kernels.dsl.values import Value, constant, maximum, minimum, select
 from jit_kernels.types import F32, I32, U16, U32
@@ -50,12 +52,14 @@ _EXP_LOWEST = -87.33654
 _EXP_HIGHEST = 88.72283
 
 
+def _numbers_like(x: Value[F32]) -> Callable[[float], Value[F32]]:
+    """What makes constants of as many lanes as `x` has."""
+    return lambda value: constant(value, F32, x.lanes)
+
+
 def exp(x: Value[F32]) -> Value[F32]:
     """e**x per lane."""
-
-    def number(value: float) -> Value[F32]:
-        return constant(value, F32, x.lanes)
-
+    number = _numbers_like(x)
     clamped = minimum(maximum(x, number(_EXP_LOWEST)), number(_EXP_HIGHEST))
     quotient, mantissa = _power_and_mantissa(clamped)
     # 2**quotient in two factors: quotient reaches 128, whose exponent field would overflow.
@@ -75,10 +79,7 @@ def exp_nonpositive(x: Value[F32]) -> Value[F32]:
 
 def _power_and_mantissa(x: Value[F32]) -> tuple[Value[I32], Value[F32]]:
     """q and e**x / 2**q, with q = rint(x / ln 2)."""
-
-    def number(value: float) -> Value[F32]:
-        return constant(value, F32, x.lanes)
-
+    number = _numbers_like(x)
     quotient = round_to_int(x * number(_LOG2_E))
     power = quotient.to(F32)
     rest = fma(power, number(-_LN2_HIGH), x)
@@ -95,10 +96,7 @@ def _power_of_two(exponent: Value[I32]) -> Value[F32]:
 
 def log(x: Value[F32]) -> Value[F32]:
     """Natural logarithm per lane; each must be a positive normal number."""
-
-    def number(value: float) -> Value[F32]:
-        return constant(value, F32, x.lanes)
-
+    number = _numbers_like(x)
     bits = x.bits_as(I32)
     mantissa = ((bits & 0x007FFFFF) | 0x3F000000).bits_as(F32)
     exponent = (bits >> 23) - 126

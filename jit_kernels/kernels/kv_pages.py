@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jit_kernels.dsl import (
+    INFINITY_BITS,
     VECTOR_LANES,
     Array,
     RunningMax,
@@ -42,7 +43,6 @@ __all__ = ["HeadPage", "Layout", "Stored"]
 _TYPES: dict[str, type[Any]] = {"fp32": F32, "bf16": U16, "int8": I8}
 _LINE_BYTES = 64
 _TO_L2 = 2  # a prefetch's locality: a segment is too much for the first-level cache
-_INFINITY_BITS = 0x7F800000
 _SMALLEST_MAXIMUM_BITS = 0x0D800000  # 2^-100; far below, 2047 / max|x| overflows: 0 is kept
 _LOW_MASK = (1 << KEY_LOW_BITS) - 1
 Count = TypeVar("Count", Value[I64], int)
@@ -189,7 +189,7 @@ def _quantiser(x: Array[F32], count: int, largest_code: int) -> tuple[Code, Valu
     for d in vectorized(count):
         largest.update(absolute_bits(x[d]))
     bits = largest.value()
-    finite, large = bits < _INFINITY_BITS, bits >= _SMALLEST_MAXIMUM_BITS
+    finite, large = bits < INFINITY_BITS, bits >= _SMALLEST_MAXIMUM_BITS
     maximum = bits.bits_as(F32)
     inverse = float(largest_code) / maximum
 

@@ -19,6 +19,7 @@ from jit_kernels.activation_layout import (
     word_elements,
 )
 from jit_kernels.dsl import (
+    INFINITY_BITS,
     Array,
     RunningMax,
     Value,
@@ -43,7 +44,6 @@ __all__ = ["PreparedOperands", "PreparedRows", "Values", "prepare", "prepare_row
 Values = Callable[[VectorIndex], Value[F32]]
 """Sixteen consecutive elements of one row."""
 
-_INFINITY_BITS = 0x7F800000
 _SMALLEST_MAXIMUM_BITS = (127 - 100) << 23  # 2**-100: below, 32767 / max nears the largest float
 
 
@@ -190,11 +190,8 @@ def _quantize(
 ) -> tuple[Value[F32], Value[F32]]:
     """Write one group's q; return its scale and sum(q), exact in float32 to 256 elements."""
     integers = INTEGER_FORMS[form]
-    maximum, finite, large = (
-        bits.bits_as(F32),
-        bits < _INFINITY_BITS,
-        bits >= _SMALLEST_MAXIMUM_BITS,
-    )
+    maximum, finite = bits.bits_as(F32), bits < INFINITY_BITS
+    large = bits >= _SMALLEST_MAXIMUM_BITS
     inverse = float(integers.largest) / maximum
     sums = Variable(zeros(I32))
     for k in loop(0, length, 16):

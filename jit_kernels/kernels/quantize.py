@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from jit_kernels.dsl import (
+    INFINITY_BITS,
     VECTOR_LANES,
     Array,
     RunningMax,
@@ -43,7 +44,6 @@ SOURCES: Final = ("f32", "bf16", "f16")
 """What weights may be read as."""
 
 _INFINITY: Final = float("inf")
-_INFINITY_BITS: Final = 0x7F800000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def group_extremes(
                 ):  # fmt: skip
                     seen = value if at.mask is None else select(at.mask, value, other)
                     extreme.set(choose(seen, extreme.get()))
-            finite = bits.value() < _INFINITY_BITS
+            finite = bits.value() < INFINITY_BITS
             place = row * num_groups + group
             for out, extreme in ((low, fold_min(least.get())), (high, fold_max(largest.get()))):
                 out[place] = select(finite, extreme + 0.0, float("nan"))

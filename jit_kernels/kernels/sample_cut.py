@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from jit_kernels.dsl import (
+    INFINITY_BITS,
     VECTOR_LANES,
     Array,
     RunningMax,
@@ -36,7 +37,6 @@ __all__ = ["Cut", "Logits", "Survey", "candidate_words", "within"]
 Weight = Callable[[VectorIndex], Value[F32]]
 Condition = Callable[[VectorIndex], Value[BOOL]]
 
-_INFINITY_BITS = 0x7F800000
 # Halvings of the logits' range over the whole vocabulary: leaves 1/256 of it, some hundred tokens.
 _COARSE_ROUNDS = 8
 
@@ -66,7 +66,7 @@ class Logits:
             largest.update(within(i, self.values[i], -infinity))
             negated.update(within(i, -self.values[i], -infinity))
             bits.update(absolute_bits(self.values[i]))
-        return Survey(-negated.value(), largest.value(), bits.value() < _INFINITY_BITS)
+        return Survey(-negated.value(), largest.value(), bits.value() < INFINITY_BITS)
 
     def first_of(self, logit: Value[F32]) -> Value[I32]:
         """The lowest id with this logit."""

@@ -30,7 +30,7 @@ from jit_kernels.dsl import (
 )
 from jit_kernels.kernels.sample_cut import Logits, Survey, within
 from jit_kernels.kernels.sample_request import DrawRequest
-from jit_kernels.types import F32, I32, I64
+from jit_kernels.types import F32, I64
 
 __all__ = ["Candidates", "candidates"]
 
@@ -83,14 +83,14 @@ def _keep_allowed(raw: Logits, request: DrawRequest, copy: Array[F32]) -> None:
         for i in vectorized(raw.count):
             copy[i] = _BANNED if limited else raw.values[i]
         if limited:
-            allowed = request.list_at(11)
+            allowed = request.allowed
             for k in loop(request.num_allowed):
                 token = allowed[k].to(I64)
                 copy[token] = raw.values[token]
 
 
 def _add_biases(request: DrawRequest, copy: Array[F32]) -> None:
-    biases = request.list_at(13)
+    biases = request.biases
     for k in loop(request.num_biases):
         token, bias = biases[k * 2].to(I64), biases[k * 2 + 1].bits_as(F32)
         banned = bias.equals(_BANNED)
@@ -98,7 +98,7 @@ def _add_biases(request: DrawRequest, copy: Array[F32]) -> None:
 
 
 def _penalise(request: DrawRequest, copy: Array[F32]) -> None:
-    penalised: Array[I32] = request.list_at(15)
+    penalised = request.penalised
     for k in loop(request.num_penalised):
         token, count = penalised[k * 2].to(I64), penalised[k * 2 + 1].to(F32)
         value = copy[token]

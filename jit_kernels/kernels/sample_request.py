@@ -79,9 +79,20 @@ class DrawRequest:
         """Entries of all lists."""
         return self.num_allowed + self.num_biases + self.num_penalised
 
-    def list_at(self, word: int) -> Array[I32]:
-        """The list whose address is in a word: 11 allowed, 13 biases, 15 penalised."""
-        return pointer_at(self._words, word, I32)
+    @property
+    def allowed(self) -> Array[I32]:
+        """Ids that may be drawn."""
+        return pointer_at(self._words, 11, I32)
+
+    @property
+    def biases(self) -> Array[I32]:
+        """Pairs of an id and the bits of what is added to its logit."""
+        return pointer_at(self._words, 13, I32)
+
+    @property
+    def penalised(self) -> Array[I32]:
+        """Pairs of an id and its count in the output."""
+        return pointer_at(self._words, 15, I32)
 
     def _float(self, word: int, *, upper: bool = False) -> Value[F32]:
         bits = self._words[word] >> 32 if upper else self._words[word]

@@ -114,17 +114,13 @@ def _wait(control: Any, cell: Array[I32], value: Value[I32]) -> None:
 
 def _linger(control: Any, cell: Array[I32], value: Value[I32]) -> None:
     """Yield while a cell holds a value; note the cycles where they were many."""
-    begin = _now()
+    begin = cycle_counter()
     for _ in while_loop(lambda: atomic_load(cell).equals(value)):
         current().call("sched_yield", _I32, [])
-    waited = _now() - begin
+    waited = cycle_counter() - begin
     with when(waited > _STALL_CYCLES):
         cell, before = _cell(control, Field.WAITED, I64).pointer, waited.ir
         current().builder.atomic_rmw("add", cell, before, "monotonic")
-
-
-def _now() -> Value[I64]:
-    return Value(cycle_counter(), I64)
 
 
 def emit_pool(module: NativeModule) -> None:
@@ -190,7 +186,7 @@ def _release(control: Any, num_active: Value[I64], isa: Isa) -> None:
 
 
 def _run(control: Any, task: Value[I64], argument: Any, num_active: Value[I64], isa: Isa) -> None:
-    saved, begin = default_float_environment(), _now()
+    saved, begin = default_float_environment(), cycle_counter()
     done = _cell(control, Field.DONE, I32)
     _cell(control, Field.TASK, I64)[0] = task
     address = current().builder.ptrtoint(argument, _I64)
@@ -204,7 +200,7 @@ def _run(control: Any, task: Value[I64], argument: Any, num_active: Value[I64], 
         _wait(control, done, seen.get())
         seen.set(atomic_load(done))
     ran = _cell(control, Field.RAN, I64)
-    ran[0] = ran[0] + _now() - begin
+    ran[0] = ran[0] + cycle_counter() - begin
     trace = current()
     clock = trace.declare("clock_gettime", _I32, [_I32, PTR])
     ended = _cell(control, Field.ENDED, I64).pointer

@@ -50,11 +50,7 @@ def emit_walkers(module: NativeModule) -> None:
         with module.function(name, [_I64, _I64, PTR]) as (worker, num_workers, header):
             _Walk(Value(worker, I64), Value(num_workers, I64), Array(header, I64)).trace(name)
     with module.function("read_cycles", [PTR]) as (out,):
-        Array(out, I64)[0] = _now()
-
-
-def _now() -> Value[I64]:
-    return Value(cycle_counter(), I64)
+        Array(out, I64)[0] = cycle_counter()
 
 
 class _Walk:
@@ -66,7 +62,7 @@ class _Walk:
         self._header = header
 
     def trace(self, name: str) -> None:
-        last = Variable(_now()) if name == "walk_counting" else None
+        last = Variable(cycle_counter()) if name == "walk_counting" else None
         more = Variable(constant(1, I64))
         for _ in while_loop(lambda: more.get() > 0):
             self._walk(name, last)
@@ -104,7 +100,7 @@ class _Walk:
 
     def _count(self, index: Value[I64], last: Variable[I64]) -> None:
         """Add what passed since the last operation, as worker 0 saw it."""
-        now = _now()
+        now = cycle_counter()
         with when(self._worker.equals(0)):
             cycles = pointer_at(self._header, Header.CYCLES, I64)
             cycles[index] = cycles[index] + now - last.get()

@@ -53,7 +53,9 @@ def test_another_scheme_is_another_directory(source: Path) -> None:
     assert _times_opened(source) == 2
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "model.gguf", "tokenizer.json"])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "model.gguf", "tokenizer.json", "qwen.tiktoken"]
+)
 def test_a_changed_file_is_converted_again(source: Path, name: str) -> None:
     (source / name).write_bytes(b"content")
     first = converted(source, "fp32")
