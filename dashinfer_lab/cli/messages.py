@@ -2,7 +2,7 @@
 
 `--json` stays English. In Chinese an error's kind and what to do come before what it says, which is
 Chinese where errors often say it (`dashinfer_lab.error_words`).
-`help_words` has the help texts, `error_words` the kinds of errors.
+`help_words` has the help texts, `error_headings` the kinds of errors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Final, NamedTuple, cast
 
-from dashinfer_lab.cli.error_words import ERROR_HEADINGS
+from dashinfer_lab.cli.error_headings import ERROR_HEADINGS
 from dashinfer_lab.config import Language
 from dashinfer_lab.log_words import log_in
 

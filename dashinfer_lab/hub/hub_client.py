@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from dashinfer_lab.errors import HubError
 from dashinfer_lab.hub.model_id import HubId
 
-__all__ = ["WAY_OUT", "HubClient", "HubFile", "Listing", "listed_file", "model_files"]
+__all__ = ["WAY_OUT", "HubClient", "HubFile", "Listing", "headline", "listed_file", "model_files"]
 
 WAY_OUT: Final = "The embedded model needs no hub: smollm2-135m"
 
@@ -85,6 +85,12 @@ def listed_file(model: HubId, name: object, num_bytes: object, sha256: object) -
             f"{sha256!r:.100}: refused"
         )
     return HubFile(str(name), int(str(num_bytes)), str(sha256) if sha256 else None)
+
+
+def headline(error: BaseException) -> str:
+    """Return the first line of `error`, short; a URL's query may hold what is secret."""
+    lines = str(error).strip().splitlines()
+    return lines[0].partition("?")[0][:200] if lines else type(error).__name__
 
 
 def model_files(model: HubId, files: Sequence[HubFile]) -> list[HubFile]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dashinfer_lab.errors import HubError, HubUnreachableError
-from dashinfer_lab.hub.hub_client import WAY_OUT, Listing, listed_file
+from dashinfer_lab.hub.hub_client import WAY_OUT, Listing, headline, listed_file
 from dashinfer_lab.hub.model_id import HubId
 
 __all__ = ["HuggingFaceClient"]
@@ -102,7 +102,7 @@ def _translated(error: Exception, model: HubId) -> Exception:
     if isinstance(error, OSError) and error.errno is not None:
         return error
     return HubError(
-        f"{model} could not be fetched from {hub} ({type(error).__name__}: {_headline(error)}). "
+        f"{model} could not be fetched from {hub} ({type(error).__name__}: {headline(error)}). "
         f"{WAY_OUT}."
     )
 
@@ -113,8 +113,3 @@ def _unreachable(model: HubId, hub: str, error: BaseException) -> str:
         f"({type(error).__name__}). Check the network, or set HF_ENDPOINT to a mirror; "
         f"what was fetched is kept, and the next try goes on from there. {WAY_OUT}."
     )
-
-
-def _headline(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from dashinfer_lab.errors import HubError, HubUnreachableError
-from dashinfer_lab.hub.hub_client import WAY_OUT, Listing, listed_file
+from dashinfer_lab.hub.hub_client import WAY_OUT, Listing, headline, listed_file
 from dashinfer_lab.hub.model_id import HubId
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _translated(error: Exception, model: HubId, config: HubConfig) -> Exception:
     if wrong := any_of(errors.FileIntegrityError):
         return HubError(
             f"{model}: what {hub} sent is not what it lists, also when asked again "
-            f"({_headline(wrong)}). Nothing of it was kept; try later, or another revision."
+            f"({headline(wrong)}). Nothing of it was kept; try later, or another revision."
         )
     if unreachable := any_of(
         ConnectionError, TimeoutError, errors.ServerError, errors.RateLimitError
@@ -164,7 +164,7 @@ def _translated(error: Exception, model: HubId, config: HubConfig) -> Exception:
     if any(type(it).__module__.partition(".")[0] in {"requests", "urllib3"} for it in found):
         return HubUnreachableError(_unreachable(model, hub, error))
     return HubError(
-        f"{model} could not be fetched from {hub} ({type(error).__name__}: {_headline(error)}). "
+        f"{model} could not be fetched from {hub} ({type(error).__name__}: {headline(error)}). "
         f"Is MODELSCOPE_ENDPOINT a ModelScope hub? {WAY_OUT}."
     )
 
@@ -184,9 +184,3 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         yield it
         below = [it.__cause__, *getattr(it, "failed_files", {}).values()]
         seen.extend(each for each in below if each is not None and each not in seen)
-
-
-def _headline(error: BaseException) -> str:
-    """First line of `error`, short; a URL's query may hold what is secret."""
-    lines = str(error).strip().splitlines()
-    return lines[0].partition("?")[0][:200] if lines else type(error).__name__

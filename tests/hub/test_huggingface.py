@@ -25,6 +25,7 @@ RESOLVE = """\
 import sys
 from dashinfer_lab.errors import DashInferLabError
 from dashinfer_lab.hub import resolve
+from dashinfer_lab.hub.hub_client import headline
 seen = []
 try:
     print(resolve(sys.argv[1], lambda *report: seen.append(report)))
@@ -121,3 +122,9 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(HubError, match=r"dashinfer-lab\[hub\]"):
         resolve("hf:lab/not-fetched")
+
+
+def test_what_a_hub_says_is_told_without_the_query_of_an_address() -> None:
+    error = OSError("Client error for url: http://hub/file?signature=secret\nmore of it")
+
+    assert headline(error) == "Client error for url: http://hub/file"
