@@ -15,6 +15,7 @@ import pytest
 
 from dashinfer_lab.errors import HubError
 from dashinfer_lab.hub import open_checkpoint, resolve
+from dashinfer_lab.hub.hub_client import headline
 from dashinfer_lab.hub.snapshots import is_complete
 from tests.hub.loopback_hub import LoopbackHub, serving
 from tests.hub.tiny_models import write_safetensors
