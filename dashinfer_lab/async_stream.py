@@ -87,12 +87,15 @@ class RequestStream:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Be told of every event of every choice."""
+        """Be told of every event of every choice, or of every end where the last output counts."""
         for handle in self._handles:
-            handle.listen(listener)
+            handle.listen(listener, end_only=self._kind is RequestOutputKind.FINAL_ONLY)
 
     def news(self) -> RequestOutput | None:
         """What there is, if it is more than was told last; the errors of an engine that failed."""
+        final_only = self._kind is RequestOutputKind.FINAL_ONLY
+        if final_only and not all(handle.ended for handle in self._handles):
+            return None
         # Counted first, which receives what is there.
         num_events = sum(handle.num_events for handle in self._handles)
         now = (num_events, sum(handle.finished for handle in self._handles))
@@ -102,7 +105,7 @@ class RequestStream:
         for handle in self._handles:
             if handle.finished:
                 handle.completion()  # raises where it was the engine that failed
-        if self._kind is RequestOutputKind.FINAL_ONLY and not self.ended:
+        if final_only and not self.ended:
             return None
         first = self._handles[0]
         return RequestOutput(

@@ -27,6 +27,7 @@ class EventQueue:
         self._events: Final[SimpleQueue[TokenEvent]] = SimpleQueue()
         self._ended: Final = threading.Event()
         self._listener: Callable[[], None] | None = None
+        self._hears_end_only = False
         self.last: TokenEvent | None = None
         self.whole = False
         """Whether the reader waits for the end alone."""
@@ -37,17 +38,17 @@ class EventQueue:
         if event.finish_reason is not None:
             self.last = event
             self._ended.set()
-        if self._listener is not None:
+        if self._listener is not None and not (self._hears_end_only and self.last is None):
             self._listener()
 
-    def listen(self, listener: Callable[[], None]) -> None:
+    def listen(self, listener: Callable[[], None], *, end_only: bool = False) -> None:
         """Call back, on the thread that puts it, for each event; at once if one is there.
 
-        The listener neither waits nor raises.
+        end_only: for the last one alone. The listener neither waits nor raises.
         """
-        self.whole = False
+        self.whole = self._hears_end_only = end_only
         self._listener = listener
-        if not self._events.empty():
+        if self.last is not None or not (end_only or self._events.empty()):
             listener()
 
     def take(self, timeout: float | None = None) -> TokenEvent:

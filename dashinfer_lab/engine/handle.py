@@ -119,12 +119,18 @@ class RequestHandle:
         if error is not None:
             raise error
 
-    def listen(self, listener: Callable[[], None]) -> None:
+    @property
+    def ended(self) -> bool:
+        """Whether the last event has come, received or not."""
+        return self._events.last is not None
+
+    def listen(self, listener: Callable[[], None], *, end_only: bool = False) -> None:
         """Call back, on the engine's thread, for each event that comes; at once if one is there.
 
-        The listener neither waits nor raises.
+        end_only: for the last one alone, since nobody reads before the end. The listener neither
+        waits nor raises.
         """
-        self._events.listen(listener)
+        self._events.listen(listener, end_only=end_only)
 
     def __iter__(self) -> Iterator[TokenEvent]:
         try:

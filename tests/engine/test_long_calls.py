@@ -186,3 +186,16 @@ def test_a_cancellation_ends_a_call_with_the_token_at_work(make_engine: MakeEngi
 
     assert output.finish_reason == "cancelled"
     assert len(runner.batches) == 4
+
+
+def test_who_listens_for_the_end_alone_is_told_once_and_reads_nothing_before() -> None:
+    machine = Machine()
+    told: list[int] = []
+    request = generation(0, [1, 2, 3], 100)
+    request.events.listen(lambda: told.append(machine.core.totals.num_decode_tokens), end_only=True)
+
+    assert machine.tokens_a_call(request) == 16
+    run(machine.core)
+    assert told == [machine.core.totals.num_decode_tokens]
+    request.events.listen(lambda: told.append(0), end_only=True)
+    assert told[1:] == [0]
