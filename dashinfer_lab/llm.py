@@ -73,6 +73,7 @@ class LLM:
     shapes and this machine: some 20 s, once. Every later load uses them, whatever it is given here;
     results never depend on them. "again" measures in any case.
     always_profile: time every step, for `get_op_profiling_info`; None asks AS_PROFILE.
+    chaos_seed: let workers wait random times, for tests; results do not depend on it.
     vllm_options: vLLM's names, such as max_model_len; ConfigError where one cannot hold on a CPU.
     """
 

@@ -95,14 +95,14 @@ def _composed(
 
 def _row_tile(found: Mapping[_Regime, Mapping[int, Times]], candidates: Sequence[Trial]) -> int:
     """Strips are the same for all kinds: their times count together."""
-    many = [counts for regime, counts in found.items() if "row_block" in regime.fields]
+    many = next((found[regime] for regime in found if "row_block" in regime.fields), None)
     default = candidates[0]
-    for counts in many:
-        (times,) = counts.values()
-        total = np.sum(list(times.values()), axis=0)
-        tried = [i for i, it in enumerate(candidates) if i == 0 or it.row_tile != default.row_tile]
-        return candidates[tried[winner(total[:, tried])]].row_tile
-    return default.row_tile
+    if many is None:
+        return default.row_tile
+    (times,) = many.values()
+    total = np.sum(list(times.values()), axis=0)
+    tried = [i for i, it in enumerate(candidates) if i == 0 or it.row_tile != default.row_tile]
+    return candidates[tried[winner(total[:, tried])]].row_tile
 
 
 def _verified(
