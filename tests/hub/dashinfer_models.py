@@ -7,10 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 HIDDEN, INNER, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 32, 72, 2, 1, 16, 41
+PROMPT = (3, 1, 4, 15, 9, 26, 5, 35, 8, 40)
 
 
 class Case(NamedTuple):
-    """A serialised model: which type, element type, and how its linear weights were quantised."""
+    """A serialised model: which type, element type, and how its linear weights were quantised.
+
+    drawn: the likeliest tokens after PROMPT, one after another, by DashInfer's own engine.
+    """
 
     model_type: str
     dashinfer_type: str
@@ -21,6 +25,7 @@ class Case(NamedTuple):
     weight_type: str | None = None
     group_size: int | None = None
     rope_ratio: float = 1.0
+    drawn: tuple[int, ...] = ()
 
 
 CASES = {
@@ -30,14 +35,20 @@ CASES = {
         "llama", "LLaMA_v2", "float32", 10000.0, weight_type="uint8", group_size=64
     ),
     "qwen2_a16w8": Case("qwen2", "Qwen_v15", "float32", 10000.0, weight_type="int8"),
-    "qwen": Case("qwen", "Qwen_v10", "float16", 10000.0),
+    "qwen": Case(
+        "qwen", "Qwen_v10", "float32", 10000.0,
+        drawn=(8, 9, 40, 8, 8, 9, 8, 9, 9, 9, 9, 9, 9, 9, 9, 9),
+    ),
     "qwen_a16w8": Case("qwen", "Qwen_v10", "float32", 10000.0, weight_type="int8"),
-    "chatglm2": Case("chatglm", "ChatGLM_v2", "float16", 10000.0, rope_ratio=4.0),
+    "chatglm2": Case(
+        "chatglm", "ChatGLM_v2", "float32", 10000.0, rope_ratio=4.0,
+        drawn=(3, 17, 37, 23, 4, 1, 23, 4, 37, 38, 13, 36, 1, 36, 1, 36),
+    ),
     "chatglm3_a16w8": Case(
         "chatglm", "ChatGLM_v3", "float32", 10000.0, weight_type="uint8", group_size=64
     ),
-    "chatglm4": Case("chatglm", "ChatGLM_v4", "bfloat16", 10000.0, rope_ratio=500.0),
-}
+    "chatglm4": Case("chatglm", "ChatGLM_v4", "float16", 10000.0, rope_ratio=500.0),
+}  # fmt: skip
 
 
 def config_of(case: Case) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Writes tests/hub/dashinfer_files in an environment that has DashInfer 1.3.0 and torch.
 
+Prints what its engine draws after PROMPT: `Case.drawn`.
+
 cd tests/hub && PYTHON_OF_THAT_ENVIRONMENT generate_dashinfer_files.py [CASE ...]
 """
 
@@ -11,7 +13,7 @@ import sys
 import torch
 from dashinfer import allspark
 from dashinfer.allspark.quantization import QuantizeConfig
-from dashinfer_models import CASES, HEAD_DIM, Case, config_of, weights_of
+from dashinfer_models import CASES, HEAD_DIM, PROMPT, Case, config_of, weights_of
 
 
 def serialise(engine: allspark.Engine, name: str, case: Case) -> None:
@@ -42,8 +44,36 @@ def serialise(engine: allspark.Engine, name: str, case: Case) -> None:
     )
 
 
+def drawn(engine: allspark.Engine, name: str, count: int) -> list[int]:
+    """The likeliest tokens after PROMPT, one after another."""
+    model = allspark.AsModelConfig(
+        model_name="tiny", model_path=f"{name}/tiny.dimodel",
+        weights_path=f"{name}/tiny.ditensors", engine_max_length=256, engine_max_batch=1,
+        num_threads=1, matmul_precision="highest", compute_unit="CPU:0",
+    )  # fmt: skip
+    engine.build_model_from_config_struct(model)
+    engine.start_model("tiny")
+    ids = torch.tensor([PROMPT], dtype=torch.int64)
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    length = len(PROMPT) + count
+    options = {"top_k": 1, "max_length": length, "min_length": length, "eos_token_id": -1,
+               "do_sample": False, "num_beams": 1, "early_stopping": True}  # fmt: skip
+    inputs = {key: torch.utils.dlpack.to_dlpack(value) for key, value in given.items()}
+    _, handle, queue = engine.start_request("tiny", inputs, generate_config=options)
+    tokens: list[int] = []
+    while (found := queue.Get()) is not None:
+        tokens += found.ids_from_generate
+    engine.release_request("tiny", handle)
+    engine.stop_model("tiny")
+    engine.release_model("tiny")
+    return tokens
+
+
 if __name__ == "__main__":
     os.chdir("dashinfer_files")
     engine = allspark.Engine()
     for name in sys.argv[1:] or CASES:
         serialise(engine, name, CASES[name])
+        if CASES[name].drawn:
+            found = drawn(engine, name, len(CASES[name].drawn))
+            sys.stdout.write(f"{name}: {found}\n")

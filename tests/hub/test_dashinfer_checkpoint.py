@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from dashinfer_lab import LLM
+from dashinfer_lab import LLM, SamplingParams
 from dashinfer_lab.cli import main
 from dashinfer_lab.convert import convert, is_artifact
 from dashinfer_lab.errors import CheckpointError, DashInferLabError, UnsupportedModelError
 from dashinfer_lab.hub import dashinfer_checkpoint, model_config, open_checkpoint
 from dashinfer_lab.hub.dashinfer_checkpoint import DashInferCheckpoint
 from dashinfer_lab.hub.dashinfer_names import NAMES
-from tests.hub.dashinfer_models import CASES, Case, config_of, weights_of
+from tests.hub.dashinfer_models import CASES, PROMPT, Case, config_of, weights_of
 
 FILES = Path(__file__).with_name("dashinfer_files")
 FLOAT_CASES = [name for name, case in CASES.items() if case.weight_type is None]
@@ -108,6 +108,17 @@ def test_logits_are_those_of_the_checkpoint_it_came_from(name: str, tmp_path: Pa
 
     assert np.array_equal(*logits)
     assert np.ptp(logits[0]) > 0
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.drawn])
+def test_tokens_are_those_that_dashinfers_own_engine_draws(name: str) -> None:
+    expected = CASES[name].drawn
+    params = SamplingParams(temperature=0, max_tokens=len(expected), ignore_eos=True)
+    with LLM(FILES / name, weights="fp32", threads=1, progress=False) as llm:
+        (output,) = llm.generate([{"prompt_token_ids": list(PROMPT)}], params)
+
+    assert tuple(output.outputs[0].token_ids) == expected
+    assert len(set(expected)) > 2
 
 
 @pytest.mark.parametrize("name", ["llama", "llama_a16w8"])
