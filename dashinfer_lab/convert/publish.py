@@ -71,5 +71,18 @@ def _require_replaceable(target: Path, *, overwrite: bool) -> None:
         )
     if not overwrite:
         raise ConversionError(
-            f"{target} holds another conversion; choose another directory or ask to overwrite it"
+            f"{target} holds another conversion{_named(target)}; choose another directory, or "
+            "replace it with --overwrite (in Python overwrite=True)"
         )
+
+
+def _named(target: Path) -> str:
+    """Say what the artifact in `target` was made of; nothing of one that does not open."""
+    try:
+        metadata = Artifact.open(target).metadata
+    except ArtifactError:
+        return ""
+    made_of = f"{metadata['source']:.100} as {metadata['scheme']}"
+    return (
+        f", of {made_of} by version {metadata['tool_version']}, format {metadata['format_version']}"
+    )

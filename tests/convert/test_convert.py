@@ -252,7 +252,7 @@ def test_a_target_with_another_conversion_is_replaced_only_when_asked(tmp_path: 
     checkpoint = tiny_checkpoint(tiny_config())
     convert(checkpoint, tmp_path / "model", "fp32")
 
-    with pytest.raises(ConversionError, match="holds another conversion"):
+    with pytest.raises(ConversionError, match=r"another conversion, of \S+ as \w+.*--overwrite"):
         convert(checkpoint, tmp_path / "model", "bf16")
     assert convert(checkpoint, tmp_path / "model", "fp32").metadata["scheme"] == "fp32"
     replaced = convert(checkpoint, tmp_path / "model", "bf16", overwrite=True)
