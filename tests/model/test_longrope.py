@@ -10,6 +10,8 @@ import pytest
 
 from dashinfer_lab import LLM
 from dashinfer_lab.convert import Artifact
+from dashinfer_lab.errors import ArtifactError
+from dashinfer_lab.lower.lowering import lowered_ops
 from tests.expected.families import FamilyLogits, load_family
 from tests.model.family_cases import CASES, token_ids
 from tests.model.test_families import converted
@@ -81,3 +83,14 @@ def test_the_config_of_an_artifact_has_both_sets(artifact: Artifact) -> None:
 
     assert (rope.short_factors[5], rope.long_factors[5]) == (2.5, 9.7)
     assert hash(rope) == hash(replace(rope))  # tables are kept by it
+
+
+@pytest.mark.parametrize("changes", [{"original_length": 101}, {"scaling": "none"}], ids=str)
+def test_tables_that_do_not_hold_both_sets_are_refused(
+    artifact: Artifact, changes: dict[str, object]
+) -> None:
+    config = artifact.config
+    forged = replace(config, rope=replace(config.rope, **changes))
+
+    with pytest.raises(ArtifactError, match="rope.cos"):
+        lowered_ops(replace(artifact, config=forged))
