@@ -208,7 +208,10 @@ def silence_gradio() -> None:
 
 
 def profile_from_start() -> bool:
-    """Whether every step is profiled from the load on (`AS_PROFILE=ON`, DashInfer's name)."""
+    """Whether every step is profiled from the load on (`AS_PROFILE=ON`, DashInfer's name).
+
+    Raises ConfigError.
+    """
     chosen = os.environ.get("AS_PROFILE", "")
     if chosen.upper() not in ("ON", "OFF", ""):
         raise ConfigError(f"AS_PROFILE={chosen!r:.80} is not understood: set it to ON or OFF")

@@ -107,7 +107,7 @@ class _Bar:
 
 
 def progress_from(given: object) -> AbstractContextManager[LoadProgress]:
-    """What a caller means by `progress`: True are bars, False is nothing."""
+    """What a caller means by `progress`: True are bars, False is nothing. Raises ConfigError."""
     if given is True:
         return load_bars()
     if given is False or isinstance(given, LoadProgress):

@@ -74,7 +74,10 @@ def named_options(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def prompts_in(given: object) -> list[Prompt]:
-    """One prompt or several as a list; a stranger to the types is named as such."""
+    """One prompt or several as a list; a stranger to the types is named as such.
+
+    Raises RequestError.
+    """
     several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
     prompts = list(cast("Iterable[object]", given)) if several else [given]
     for prompt in prompts:
@@ -115,7 +118,10 @@ def require_messages(given: object) -> None:
 
 
 def chat_layout(chat_template: object, kwargs: object, **options: object) -> dict[str, Any]:
-    """How a template is applied: vLLM's options of `chat`, in those of the tokenizer."""
+    """How a template is applied: vLLM's options of `chat`, in those of the tokenizer.
+
+    Raises RequestError.
+    """
     if not isinstance(chat_template, str | Path | None):
         raise RequestError(
             f"chat_template={chat_template!r:.80} must be a text, the path of a file, or None"
@@ -152,7 +158,10 @@ def params_for(count: int, params: object) -> list[SamplingParams]:
 
 
 def options_for(prompts: Sequence[Prompt], priority: object) -> list[RequestOptions]:
-    """How each prompt is served: its priority, if any are given, and its own "cache_salt"."""
+    """How each prompt is served: its priority, if any are given, and its own "cache_salt".
+
+    Raises RequestError.
+    """
     priorities = [0] * len(prompts) if priority is None else priority
     if not is_list(priorities) or len(priorities) != len(prompts):
         raise RequestError(
@@ -166,7 +175,10 @@ def options_for(prompts: Sequence[Prompt], priority: object) -> list[RequestOpti
 
 
 def salted(prompt: object, options: RequestOptions | None) -> RequestOptions | None:
-    """Options with the "cache_salt" of a prompt, if it has one, which they must not contradict."""
+    """Options with the "cache_salt" of a prompt, if it has one, which they must not contradict.
+
+    Raises RequestError.
+    """
     named = cast("Mapping[str, Any]", prompt) if isinstance(prompt, Mapping) else {}
     salt = named.get("cache_salt")
     if salt is None:

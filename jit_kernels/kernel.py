@@ -230,7 +230,7 @@ class CompiledKernel:
         return _SIGNATURE(self.address)
 
     def record(self, *arguments: Argument) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """The operation's parameter record; arrays must outlive it."""
+        """The operation's parameter record; arrays must outlive it. Raises ShapeError."""
         parameters = self.specialisation.kernel.parameters
         if len(arguments) != len(parameters):
             raise ShapeError(

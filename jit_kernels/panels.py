@@ -66,7 +66,10 @@ def num_words(k: int, element_bits: int) -> int:
 
 
 def group_length(k: int, group_size: int | str) -> int:
-    """Elements of K that share a scale: `group_size`, or all `k` of them for "row"."""
+    """Elements of K that share a scale: `group_size`, or all `k` of them for "row".
+
+    Raises ShapeError.
+    """
     if group_size == "row":
         return k
     if isinstance(group_size, str) or group_size < 1:
@@ -112,7 +115,10 @@ def unpack_u8(panels: NDArray[np.uint8], n: int, k: int) -> NDArray[np.uint8]:
 
 
 def pack_u4(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Pack [N, K] uint8 below 16 into panels [N/16, ceil(K/8), 16, 4], two elements a byte."""
+    """Pack [N, K] uint8 below 16 into panels [N/16, ceil(K/8), 16, 4], two elements a byte.
+
+    Raises ShapeError.
+    """
     _check_rows(rows, np.uint8)
     n, k = rows.shape
     octets = np.zeros((n, num_words(k, 4), _U4_PER_WORD), np.uint8)

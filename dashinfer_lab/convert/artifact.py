@@ -144,7 +144,10 @@ class Artifact:
         _advise(self._data, mmap.MADV_DONTNEED)
 
     def tensor(self, name: str) -> NDArray[Any]:
-        """Return a read-only view of a tensor in the file, 64-byte aligned; bfloat16 as uint16."""
+        """Return a read-only view of a tensor in the file, 64-byte aligned; bfloat16 as uint16.
+
+        Raises ArtifactError for an unknown name.
+        """
         stored = self.tensors.get(name)
         if stored is None:
             raise ArtifactError(f"{self.weights_path} holds no tensor {name!r}; re-convert")

@@ -80,7 +80,7 @@ def head_order(rope: RopeConfig, head_dim: int) -> tuple[int, ...]:
 def inverse_frequencies(rope: RopeConfig, rotary_dim: int) -> Frequencies:
     """Return the angle by which each of D/2 pairs turns from one position to the next.
 
-    LongRoPE's are those of `long_factors` (Ding et al. 2024).
+    LongRoPE's are those of `long_factors` (Ding et al. 2024). Raises UnsupportedModelError.
     """
     if rope.scaling not in ROPE_SCALINGS:
         raise UnsupportedModelError(

@@ -35,7 +35,10 @@ def size_of(config: Config, key: str, default: int | None = None, limit: int = _
 
 
 def positive_of(config: Config, key: str, default: float | None = None) -> float:
-    """Return a positive finite number; `default` where the key is absent or null."""
+    """Return a positive finite number; `default` where the key is absent or null.
+
+    Raises CheckpointError.
+    """
     value = config.get(key)
     if value is None:
         value = default
@@ -52,7 +55,7 @@ def positive_of(config: Config, key: str, default: float | None = None) -> float
 
 
 def switch_of(config: Config, key: str, *, default: bool = False) -> bool:
-    """Return true or false; `default` where the key is absent or null."""
+    """Return true or false; `default` where the key is absent or null. Raises CheckpointError."""
     value = config.get(key)
     if value is None:
         return default
@@ -64,7 +67,7 @@ def switch_of(config: Config, key: str, *, default: bool = False) -> bool:
 
 
 def mapping_of(config: Config, key: str) -> Config:
-    """Return an object; an empty one where the key is absent or null."""
+    """Return an object; an empty one where the key is absent or null. Raises CheckpointError."""
     value = config.get(key)
     if value is None:
         return {}

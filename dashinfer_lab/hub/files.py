@@ -107,7 +107,10 @@ def parse_json_object(text: bytes, origin: str) -> dict[str, object]:
 def read_bytes_at(
     descriptor: int, offset: int, num_bytes: int, path: Path
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Read exactly `num_bytes` from `offset` into a fresh array; no memory map is made."""
+    """Read exactly `num_bytes` from `offset` into a fresh array; no memory map is made.
+
+    Raises CheckpointError for a file that ends before.
+    """
     buffer = np.empty(num_bytes, np.uint8)
     view = buffer.data
     done = 0

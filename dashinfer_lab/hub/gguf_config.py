@@ -220,7 +220,10 @@ def _any_bias(tensors: Collection[str], stems: tuple[str, ...]) -> bool:
 
 
 def token_text(metadata: Mapping[str, object], token: str) -> str | None:
-    """Return the text of the special token `token`, such as "bos", where the model names one."""
+    """Return the text of the special token `token`, such as "bos", where the model names one.
+
+    Raises CheckpointError.
+    """
     token_id = metadata.get(f"tokenizer.ggml.{token}_token_id")
     tokens = metadata.get("tokenizer.ggml.tokens")
     if not isinstance(token_id, int) or not isinstance(tokens, list):

@@ -27,7 +27,7 @@ class HuggingFaceClient:
     compares_hashes = False
 
     def list_files(self, model: HubId) -> Listing:
-        """List the files of `model`, and the commit its revision names now."""
+        """List the files of `model`, and the commit its revision names now. Raises HubError."""
         try:
             from huggingface_hub import HfApi
         except ImportError as error:
@@ -50,7 +50,10 @@ class HuggingFaceClient:
         directory: Path,
         advance: Callable[[int], None],
     ) -> None:
-        """Fetch files by their exact names, one after the other; the library resumes."""
+        """Fetch files by their exact names, one after the other; the library resumes.
+
+        Raises HubError.
+        """
         try:
             from huggingface_hub import hf_hub_download
             from tqdm import tqdm

@@ -35,7 +35,7 @@ class ModelScopeClient:
     compares_hashes = True
 
     def list_files(self, model: HubId) -> Listing:
-        """List the files of `model`; its revision is what fetches them."""
+        """List the files of `model`; its revision is what fetches them. Raises HubError."""
         try:
             from modelscope_hub import HubApi, HubConfig
         except ImportError as error:
@@ -59,7 +59,10 @@ class ModelScopeClient:
         directory: Path,
         advance: Callable[[int], None],
     ) -> None:
-        """Fetch files by their exact names; the client resumes, and compares each sha256."""
+        """Fetch files by their exact names; the client resumes, and compares each sha256.
+
+        Raises HubError.
+        """
         try:
             from modelscope import snapshot_download
             from modelscope_hub import HubConfig, ProgressCallback

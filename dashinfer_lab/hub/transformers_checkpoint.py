@@ -122,7 +122,10 @@ class TransformersCheckpoint:
         return np.array(tensor.numpy())
 
     def write_tokenizer(self, directory: Path) -> None:
-        """Write the tokenizer as it saves itself, and the generation config."""
+        """Write the tokenizer as it saves itself, and the generation config.
+
+        Raises CheckpointError for one that saves no tokenizer.json.
+        """
         with tempfile.TemporaryDirectory() as folder:
             saved = Path(folder)
             if self._tokenizer is not None:

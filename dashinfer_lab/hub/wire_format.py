@@ -60,7 +60,7 @@ def text_of(data: bytes, number: int, origin: str) -> str:
 
 
 def int_of(data: bytes, number: int, origin: str) -> int:
-    """Return the last integer of field `number`, 0 where there is none."""
+    """Return the last integer of field `number`, 0 where there is none. Raises CheckpointError."""
     values = [0, *(value for found, value in wire_fields(data, origin) if found == number)]
     if not isinstance(values[-1], int):
         raise CheckpointError(f"{origin}: field {number} is no integer; get the file again")
@@ -68,7 +68,10 @@ def int_of(data: bytes, number: int, origin: str) -> int:
 
 
 def float_of(data: bytes, number: int, origin: str) -> float:
-    """Return the last 4-byte float of field `number`, 0 where there is none."""
+    """Return the last 4-byte float of field `number`, 0 where there is none.
+
+    Raises CheckpointError.
+    """
     value = [b"\0\0\0\0", *parts_of(data, number, origin)][-1]
     if len(value) != 4:
         raise CheckpointError(f"{origin}: field {number} is no float; get the file again")

@@ -35,7 +35,7 @@ _SCALE_FORMATS = {"F16": "f16", "F32": "f32"}
 
 
 def lowered_ops(artifact: Artifact) -> list[Op]:
-    """The artifact's operations after all rewrites."""
+    """The artifact's operations after all rewrites. Raises ArtifactError."""
     model = load_graph(artifact.graph_path, artifact.tensors)
     try:
         translated = translate(model)

@@ -20,7 +20,10 @@ __all__ = ["select_attention", "select_rope_append"]
 
 
 def select_rope_append(calls: Calls, op: Op) -> None:
-    """Rotate q into a buffer of its own, k and v into the pages; normalise first where asked."""
+    """Rotate q into a buffer of its own, k and v into the pages; normalise first where asked.
+
+    Raises UnsupportedModelError.
+    """
     query, key, value = (calls.views[name] for name in op.inputs)
     if op["head_dim"] % PANEL_WIDTH:
         raise UnsupportedModelError(

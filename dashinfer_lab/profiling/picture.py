@@ -128,7 +128,10 @@ def draw(
     lang: Language | None = None,
     theme: Theme = "light",
 ) -> Picture:
-    """Let `paint` fill a figure of `size` inches; Chinese only where a font for it is found."""
+    """Let `paint` fill a figure of `size` inches; Chinese only where a font for it is found.
+
+    Raises ConfigError without matplotlib, or for an unknown theme.
+    """
     require_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure

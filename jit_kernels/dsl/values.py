@@ -271,7 +271,7 @@ def broadcast(value: Value[D], lanes: int = VECTOR_LANES) -> Value[D]:
 
 
 def select(condition: Value[BOOL], yes: Value[D] | Scalar, no: Value[D] | Scalar) -> Value[D]:
-    """Lane-wise `yes if condition else no`; one of the two must be a Value."""
+    """Lane-wise `yes if condition else no`; one of the two must be a Value. Raises TraceError."""
     if isinstance(yes, Value):
         yes, no = yes._coerce(no)  # pyright: ignore[reportPrivateUsage]
     elif isinstance(no, Value):

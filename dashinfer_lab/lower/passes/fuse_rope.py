@@ -18,7 +18,10 @@ Makers = Mapping[str, Op]
 
 
 def fuse_rope(ops: Sequence[Op]) -> list[Op]:
-    """Replace every attention, its two rotary operations and the norms before them."""
+    """Replace every attention, its two rotary operations and the norms before them.
+
+    Raises UnsupportedModelError.
+    """
     result: list[Op] = []
     makers = {output: op for op in ops for output in op.outputs}
     gone = {id(op) for attention in ops for op in _before(attention, makers)}
