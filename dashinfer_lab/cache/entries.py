@@ -1,6 +1,7 @@
 """The cache as a list: fetched models and conversions by name, all kinds by size; removes nothing.
 
-Kinds are the directories of the cache's root.
+Kinds are directories of the cache's root. Figures that were measured lie beside them, in roof.json
+and baselines.json, and belong to no kind.
 """
 
 from __future__ import annotations

@@ -126,7 +126,9 @@ CHINESE_HELP: Final = {
     "Show where the cache is and what it takes; clear a kind, or prune what was left behind.": (
         "显示缓存的位置和占用；清空一类内容，或清理残留。"
     ),
-    "Remove all models, conversions, objects ...": "删除全部 models、conversions、objects 等。",
+    "Remove all of a kind: models, conversions, objects, lowered or schedules.": (
+        "删除一类中的全部：models、conversions、objects、lowered 或 schedules。"
+    ),
     "Remove what cut work left.": "删除被中断的操作留下的内容。",
     "List the models in the cache: fetched ones, and what they were converted to.": (
         "列出缓存中的模型：下载的，以及由它们转换的。"

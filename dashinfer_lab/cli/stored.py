@@ -57,7 +57,10 @@ def rm(
 def cache(
     clear: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Remove all models, conversions, objects ..."),
+        typer.Option(
+            metavar="KIND",
+            help="Remove all of a kind: models, conversions, objects, lowered or schedules.",
+        ),
     ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what cut work left.")] = False,
     as_json: AsJson = False,

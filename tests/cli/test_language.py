@@ -171,6 +171,13 @@ def test_every_word_of_the_help_is_shown(shell: Shell) -> None:
         assert "".join(CHINESE_HELP[option.help].split()) in shown
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_help_of_cache_names_every_kind(language: str, shell: Shell) -> None:
+    shown = shell("--lang", language, "cache", "--help").out
+
+    assert [kind for kind in KINDS if kind not in shown] == []
+
+
 def test_lines_break_within_chinese_text_and_before_words() -> None:
     assert wrapped("\u89e3\u7801 a16w8 \u9884\u586b\u5145\u3002", 7) == [
         "\u89e3\u7801", "a16w8", "\u9884\u586b", "\u5145\u3002",
