@@ -3,11 +3,11 @@
 Annotations are evaluated here, because Gradio finds by them where a request belongs.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from html import escape
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dashinfer_lab.demo.answer import Answer, answering
 from dashinfer_lab.demo.context import EXPECTED, SCHEMES, DemoContext, session_name
@@ -19,9 +19,17 @@ from dashinfer_lab.demo.texts import Texts
 if TYPE_CHECKING:
     from dashinfer_lab.demo.shelf import Choice
 
-__all__ = ["common_tokens", "compare_tab"]
+__all__ = ["Side", "common_tokens", "compare_tab", "verdict"]
 
 _MAX_TOKENS: Final = 160
+
+
+class Side(NamedTuple):
+    """An answer as far as it came, and the model's weights: scheme and size in 1e6 bytes."""
+
+    answer: Answer
+    weights: str
+    weights_mb: float = 0.0
 
 
 def common_tokens(left: Sequence[int], right: Sequence[int]) -> int:
@@ -101,18 +109,18 @@ def _compare(context: DemoContext) -> Callable[..., Any]:
         request: gr.Request, prompt: str, model: Any, left: Any, right: Any, kv_cache_dtype: Any
     ) -> AsyncGenerator[list[Any]]:
         shown: list[Any] = [""] * 5
-        answers: list[Answer] = []  # of each side, the last seen
+        sides: list[Side] = []  # of each, the last seen
         yield [*shown, *_buttons(is_busy=True)]
         with context.running.work(session_name(request.session_hash)) as stop:
             for side, weights in enumerate((left, right)):
                 choice = context.choice(model, weights, kv_cache_dtype)
                 async with aclosing(_answers(context, choice, prompt or "", stop)) as coming:
-                    async for answer, note in coming:
-                        shown[2 * side : 2 * side + 2] = [answer.text, note]
-                        answers[side:] = [answer]
+                    async for seen, note in coming:
+                        shown[2 * side : 2 * side + 2] = [seen.answer.text, note]
+                        sides[side:] = [seen]
                         yield [*shown, *_buttons(is_busy=True)]
-            if len(answers) == 2 and not stop.asked:
-                shown[4] = _verdict(answers[0], answers[1], context.say)
+            if len(sides) == 2 and not stop.asked:
+                shown[4] = verdict(sides[0], sides[1], context.say)
         yield [*shown, *_buttons(is_busy=False)]
 
     return compare
@@ -126,7 +134,7 @@ def _buttons(*, is_busy: bool) -> list[Any]:
 
 async def _answers(
     context: DemoContext, choice: "Choice", prompt: str, stop: Stop
-) -> AsyncGenerator[tuple[Answer, str]]:
+) -> AsyncGenerator[tuple[Side, str]]:
     """Yield the answer of one side as it grows, and the line under it."""
     from dashinfer_lab.sampling import SamplingParams
 
@@ -136,22 +144,43 @@ async def _answers(
     messages = [{"role": "user", "content": prompt}]
     try:
         async with context.shelf.lent(choice) as llm:
-            size = context.say("compare.size", mb=weights_mb(llm))
+            mb = weights_mb(llm)
+            size = context.say("compare.size", mb=mb)
             async with aclosing(answering(llm, messages, params, stop)) as answers:
                 async for answer in answers:
                     end = answer.finish_reason is not None
-                    yield answer, _note(f"{size} · {answer.note(context.say)}" if end else size)
+                    side = Side(answer, choice.weights, mb)
+                    yield side, _note(f"{size} · {answer.note(context.say)}" if end else size)
     except EXPECTED as error:
         failed = Answer("", [], "error", error)
-        yield failed, f"<span class='note failed'>{escape(failed.note(context.say))}</span>"
+        yield (
+            Side(failed, choice.weights),
+            f"<span class='note failed'>{escape(failed.note(context.say))}</span>",
+        )
 
 
-def _verdict(left: Answer, right: Answer, say: Texts) -> str:
-    if left.error is not None or right.error is not None:
+def verdict(left: Side, right: Side, say: Texts) -> str:
+    """How far the answers agree, and what the smaller weights save; nothing after an error."""
+    one, other = left.answer, right.answer
+    if one.error is not None or other.error is not None:
         return ""
-    count = common_tokens(left.token_ids, right.token_ids)
-    key = "same" if left.token_ids == right.token_ids else "differ" if count else "apart"
-    return f"<p class='verdict {key}'>{escape(say(f'compare.{key}', count=count))}</p>"
+    count = common_tokens(one.token_ids, other.token_ids)
+    key = "same" if one.token_ids == other.token_ids else "differ" if count else "apart"
+    parts = [say(f"compare.{key}", count=count), *_saved(left, right, say)]
+    return f"<p class='verdict {key}'>{escape(' '.join(parts))}</p>"
+
+
+def _saved(left: Side, right: Side, say: Texts) -> Iterator[str]:
+    small, large = sorted((left, right), key=lambda side: side.weights_mb)
+    speeds = (small.answer.tokens_per_second, large.answer.tokens_per_second)
+    if small.weights_mb < large.weights_mb and speeds[0] and speeds[1]:
+        yield say(
+            "compare.cost",
+            small=small.weights,
+            large=large.weights,
+            share=small.weights_mb / large.weights_mb,
+            speed=speeds[0] / speeds[1],
+        )
 
 
 def _note(text: str) -> str:

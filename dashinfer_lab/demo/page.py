@@ -54,6 +54,7 @@ def theme() -> Any:
         # Gradio's own greys of what explains a control are too pale to read on white.
         body_text_color_subdued="*neutral_500",
         input_placeholder_color="*neutral_500",
+        input_placeholder_color_dark="*neutral_400",
         block_info_text_color="*neutral_500",
     )
 

@@ -136,6 +136,11 @@ _COMPARE = {
     "compare.apart": Sentence(
         "The answers differ from the first token on.", "两个回答从第一个词元起就不同。"
     ),
+    "compare.cost": Sentence(
+        "The weights of {small} take {share:.0%} of those of {large}; it decoded {speed:.1f} times "
+        "as fast.",
+        "{small} 的权重大小是 {large} 的 {share:.0%}，解码速度是其 {speed:.1f} 倍。",
+    ),
     "compare.size": Sentence("{mb:.0f} MB of weights", "权重 {mb:.0f} MB"),
 }
 

@@ -25,6 +25,7 @@ _RULES: Final = """
 .dl-view .widget-html-content{line-height:1.5;font-size:13px;color:var(--dl-ink);width:100%;
   min-width:0}
 .dl-view .widget-html,.dl-view .jupyter-widget-html{height:auto;min-width:0}
+.dl-view>.widget-hbox,.dl-view>.widget-toggle-buttons{margin-bottom:6px}
 .dl-title{font-size:15px;font-weight:650;margin:0 0 6px}
 .dl-quiet{opacity:.68}.dl-small{font-size:12px}
 .dl-note{margin:6px 0;padding:6px 10px;border-left:3px solid #4477aa;
