@@ -42,8 +42,8 @@ from jit_kernels.errors import JitKernelsError
 
 __all__ = ["build", "main"]
 
-# Typer ships its own click or depends on it, as its version has it; a usage error's class has
-# the same public name in both only as the base of `BadParameter`.
+# Typer ships its own click, in which a usage error's class has no public name but as the base of
+# `BadParameter`.
 _UsageError = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
 _EXPECTED = (DashInferLabError, JitKernelsError, OSError, MemoryError)
 

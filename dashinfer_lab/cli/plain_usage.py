@@ -1,6 +1,6 @@
 """Usage and options spelt as manuals spell them: `run [OPTIONS] MODEL PROMPT`; knows no command.
 
-Newer versions of Typer put what is required in braces and name the type of every flag, `<bool>`.
+Typer by itself puts what is required in braces and names the type of every flag, `<bool>`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Usage and help as manuals spell them, whichever version of Typer lays them out."""
+"""Usage and help as manuals spell them."""
 
 from __future__ import annotations
 
