@@ -14,7 +14,7 @@ KERNEL: Final[dict[str, tuple[str, str]]] = {
     "kernel.ir": ("IR", "IR"),
     "kernel.llvm": ("optimised IR", "优化后的 IR"),
     "kernel.asm": ("assembly", "汇编"),
-    "kernel.isa": ("For", "指令集"),
+    "kernel.isa": ("Instruction set", "指令集"),
     "kernel.variant": ("Variant", "特化"),
     "kernel.any": ("default constants", "默认常量"),
     "kernel.lines": ("{count} lines", "{count} 行"),

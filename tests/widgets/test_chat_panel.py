@@ -62,16 +62,15 @@ def test_stop_ends_the_request_in_the_engine_and_keeps_what_came(embedded: LLM) 
     panel = _panel(embedded, ENDLESS)
     _ = panel.widget
     panel.send("Count to a million.")
-    assert eventually(lambda: bool(panel.turns[-1].answer), 30)
-    live = panel.picture.value
+    assert eventually(lambda: "tokens/s" in panel.picture.value, 30)
+    assert panel.turns[-1].answer
 
     panel._parts.buttons["stop"].click()
 
-    assert eventually(lambda: embedded.engine.stats().num_running == 0, 1)
+    assert eventually(lambda: embedded.engine.stats().num_running == 0)
     assert panel.wait(10)
     assert panel.turns[-1].answer
     assert panel.turns[-1].note.startswith("stopped")
-    assert "tokens/s" in live
     panel.close()
 
 
