@@ -176,6 +176,7 @@ def test_both_forms_of_a_call_work_while_the_cells_event_loop_runs(kernel: Noteb
 
 def test_a_conversation_is_answered_by_await_and_without(kernel: NotebookKernel) -> None:
     reply = kernel.run(
+        "from dashinfer_lab import AsyncLLM\n"
         "asked = [{'role': 'user', 'content': 'Name one planet.'}]\n"
         "(sync,) = llm.chat(asked, greedy)\n"
         "waited = await AsyncLLM(llm).chat(asked, greedy)\n"
