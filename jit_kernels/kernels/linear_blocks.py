@@ -54,7 +54,8 @@ from jit_kernels.types import BOOL, F32, I64, U32
 __all__ = ["WORKSPACE_BYTES", "claimed_runs", "multiply"]
 
 _SHORT_RUNS = 64  # this many short runs would be a worker's share
-_MANY_SHARED_FROM = 24  # panels for each worker, where each of them is much work
+_SHORTEST_RUN = 3  # panels
+_MANY_SHARED_FROM = 64  # panels for each worker, where each of them is much work
 
 
 def multiply(product: Product, weights: Weights) -> None:
@@ -81,7 +82,7 @@ def claimed_runs(
     """
     workers = worker().count
     head = select(total < workers * shared_from, total, total * 7 // 8)
-    short = maximum(total // (workers * _SHORT_RUNS), 1)
+    short = maximum(total // (workers * _SHORT_RUNS), _SHORTEST_RUN)
     num_short = (total - head + short - 1) // short
     for unit in claimed(counter, workers + num_short):
         is_long, tail = unit < workers, head + (unit - workers) * short

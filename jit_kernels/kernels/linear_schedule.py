@@ -23,7 +23,7 @@ DEFAULT_SCHEDULE = "default"
 _CHOICES: dict[str, tuple[int, ...]] = {
     "few_ahead": (0, 1024, 4096),
     "unroll": (4, 8, 16),
-    "shared_from": (32, 64, 256),
+    "shared_from": (32, 256),
     "pass_rows": (4, 8),
     "many_ahead": (0, 2048, 6144, 12288),
     "row_block": (128, 256),
@@ -62,7 +62,7 @@ class Schedule:
     def default(isa: Isa) -> Schedule:
         """The schedule for `isa` where nothing was measured."""
         few, many = (4096, 2048) if isa.num_registers == 16 else (0, PREFETCH_BYTES)
-        return Schedule(few, 16, 64, rows_per_pass(isa), many, 256, 256)
+        return Schedule(few, 16, 256, rows_per_pass(isa), many, 256, 256)
 
     @staticmethod
     def of(isa: Isa, word: str) -> Schedule:
@@ -114,7 +114,7 @@ def trials(isa: Isa) -> tuple[Trial, ...]:
     return (
         Trial(default, tile),
         Trial(replace(default, few_ahead=1024, many_ahead=12288, block_steps=128), tile),
-        Trial(replace(default, few_ahead=other_few, shared_from=256, row_block=128), tile),
+        Trial(replace(default, few_ahead=other_few, row_block=128), tile),
         Trial(replace(default, unroll=8, pass_rows=other_rows), tiles[1]),
         Trial(replace(default, unroll=4, many_ahead=0, row_block=128, block_steps=128), tile),
         Trial(replace(default, shared_from=32), tiles[-1]),
