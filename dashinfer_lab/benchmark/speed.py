@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import resource
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -49,6 +50,7 @@ class BenchmarkReport:
     """What was measured: `_s` seconds, `_tok_s` tokens a second, `_gbs` 1e9 bytes a second.
 
     ttft_s: of the plan's prompt, alone.  prefill_tok_s: of the longer prompt.
+    batch_decode_tok_s: of all requests, while every one decodes and no prompt is computed.
     step_bytes: weights and cached keys and values that decoding one token reads.
     read_bandwidth_gbs: what memory gave over the run, in the median; best_bandwidth_gbs: at best.
     bandwidth_fraction: of read_bandwidth_gbs.
@@ -113,7 +115,7 @@ def measure(llm: LLM, plan: BenchmarkPlan, *, load_seconds: float) -> BenchmarkR
                     ttft_s=first_token_seconds(alone),
                     bandwidth_gbs=median(pauses.readings_gbs),
                     prefill_tok_s=plan.prefill_tokens / first_token_seconds(run.long()),
-                    batch_decode_tok_s=_decode_rate(run.together()),
+                    batch_decode_tok_s=_rate_together(llm, run),
                 )
             )
             best_gbs = max(best_gbs, *pauses.readings_gbs)
@@ -207,6 +209,39 @@ class _Runner:
         """A batch of requests."""
         shape = Shape(self._plan.prompt_tokens, self._plan.new_tokens)
         return self._requests.run([shape] * self._plan.batch)
+
+
+class _Decoding:
+    """Tokens and seconds of calls that compute no prompt, by how many requests decode in them."""
+
+    def __init__(self, llm: LLM) -> None:
+        self._engine = llm.engine
+        self._tokens: defaultdict[int, int] = defaultdict(int)
+        self._seconds: defaultdict[int, float] = defaultdict(float)
+
+    def __enter__(self) -> _Decoding:
+        self._unsubscribe = self._engine.subscribe(self._after_step)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._unsubscribe()
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second while most requests decoded; 0 where nothing was decoded alone."""
+        most = max(self._tokens, default=0)
+        return self._tokens[most] / self._seconds[most] if most else 0.0
+
+    def _after_step(self, event: StepEvent) -> None:
+        if event.num_prefill_tokens == 0 and event.num_decode_tokens:
+            self._tokens[event.num_requests] += event.num_decode_tokens
+            self._seconds[event.num_requests] += event.total_seconds
+
+
+def _rate_together(llm: LLM, run: _Runner) -> float:
+    with _Decoding(llm) as decoding:
+        run.together()
+    return decoding.rate
 
 
 def _decode_rate(run: Sequence[RequestMetrics], paused_seconds: float = 0.0) -> float:
