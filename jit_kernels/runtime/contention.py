@@ -26,6 +26,8 @@ _MOST_WAITING: Final = 0.45  # of the time: what half of the workers would lose 
 # themselves, and not for one of them that had more to do.
 _MOST_WAITING_DELAYED: Final = 0.2
 _MOST_DELAYED: Final = 0.25  # of one thread's time
+_HARDLY_DELAYED: Final = 0.05
+_WINDOWS_OF_PAUSES: Final = 3
 _WINDOW_SECONDS: Final = 0.15  # a virtual machine's own pauses of 10 ms are no reason
 _FIRST_HOLD_SECONDS: Final = 0.2
 _LONGEST_HOLD_SECONDS: Final = 3.2
@@ -45,7 +47,7 @@ class Contention:
     def __init__(self, num_workers: int, delays: Callable[[], float | None] = lambda: None) -> None:
         self.num_active = num_workers
         self._all: Final = num_workers
-        self._waiting = self._running = 0
+        self._waiting = self._running = self._num_pauses = 0
         self._delays: Final = delays
         self._delayed_before: float | None = None
         self._window_began: float | None = None
@@ -64,9 +66,7 @@ class Contention:
         share, seconds = self._waiting / max(self._running, 1), now_seconds - self._window_began
         self._waiting = self._running = 0
         self._window_began = None
-        if share > _MOST_WAITING or (
-            share > _MOST_WAITING_DELAYED and self._delayed() > _MOST_DELAYED * seconds
-        ):
+        if self._is_crowded(share, seconds):
             self._reduce(now_seconds)
         elif self.num_active < self._all:
             if now_seconds - self._changed_seconds >= self._hold_seconds:
@@ -74,10 +74,28 @@ class Contention:
         elif now_seconds - self._changed_seconds >= _FORGIVEN_AFTER * self._hold_seconds:
             self._hold_seconds, self._restored = _FIRST_HOLD_SECONDS, False
 
-    def _delayed(self) -> float:
-        """Seconds that threads waited for a processor in the window; 0 where nobody knows."""
+    def _is_crowded(self, share: float, seconds: float) -> bool:
+        """Whether a window in which workers waited for that share says that others are at work.
+
+        Where no thread of ours wanted a processor in vain, it was the host that paused one of a
+        virtual machine: once is no reason, again and again is.
+        """
+        delayed = self._delayed()
+        if share <= _MOST_WAITING:
+            self._num_pauses = 0
+            return (
+                delayed is not None
+                and share > _MOST_WAITING_DELAYED
+                and delayed > _MOST_DELAYED * seconds
+            )
+        self._num_pauses += 1
+        hardly = delayed is not None and delayed < _HARDLY_DELAYED * seconds
+        return not hardly or self._num_pauses >= _WINDOWS_OF_PAUSES
+
+    def _delayed(self) -> float | None:
+        """Seconds that threads waited for a processor in the window; None where nobody knows."""
         now = self._delays()
-        return 0.0 if now is None or self._delayed_before is None else now - self._delayed_before
+        return None if now is None or self._delayed_before is None else now - self._delayed_before
 
     def _restore(self, now_seconds: float) -> None:
         self.num_active = min(2 * self.num_active, self._all)

@@ -59,6 +59,14 @@ def test_waiting_halves_the_workers_down_to_one() -> None:
     assert observe(Contention(6), *[(BUSY, 1.0 + i) for i in range(4)]) == [3, 1, 1, 1]
 
 
+def test_a_hosts_pause_is_no_reason_until_it_comes_again_and_again() -> None:
+    waited_for_processors = 5.0
+    contention = Contention(2, lambda: waited_for_processors)
+
+    assert observe(contention, (BUSY, 1.0), (BUSY, 1.2), (QUIET, 1.4), (BUSY, 1.6)) == [2] * 4
+    assert observe(contention, (BUSY, 1.8), (BUSY, 2.0)) == [2, 1]
+
+
 def test_workers_come_back_after_a_while() -> None:
     contention = Contention(4)
     observe(contention, (BUSY, 1.0), (BUSY, 1.1))
