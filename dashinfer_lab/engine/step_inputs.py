@@ -24,6 +24,7 @@ __all__ = ["MAX_WALKS", "AttentionShape", "RotationTables", "StepInputs"]
 
 _MAX_PARTIALS = 1024
 _WHOLE = -1
+_ROWS_OF_READING = 4
 MAX_WALKS = 64
 """Most tokens a request may draw in one call."""
 
@@ -189,14 +190,15 @@ class StepInputs:
     def _rows_together(self, lengths: Sequence[int]) -> int:
         """Most rows of an item: fewer than it may have, where workers would end far apart.
 
-        Not below a quarter: each item reads all keys and values once more.
+        Each item reads all keys and values once more, which takes what some rows do.
         """
         most, workers = self._attention.query_tile, self._attention.num_threads
 
         several = [length for length in lengths if length > 1]
 
         def longest(rows: int) -> int:
-            return -(-self._num_units(several, rows) // workers) * rows
+            taken = min(rows, max(several, default=0)) + _ROWS_OF_READING
+            return -(-self._num_units(several, rows) // workers) * taken
 
         return min((most, max(1, most // 2), max(1, most // 4)), key=longest)
 

@@ -9,7 +9,8 @@ prefix   time to first token of 2,000 tokens: cold, with all but 20 known, and a
 mixed    64 requests, log-normal around 128 in and 128 out, 16 at a time, against one by one and
          against the time that the measured rates of prefill and decode would take; once for callers
          that wait for whole answers, once for such that read the tokens as they come
-gap      time between tokens of 8 decoders, before and while a prompt of 8,000 tokens prefills
+gap      time between tokens of 8 decoders while a prompt of 8,000 tokens prefills, against theirs
+         alone before and after
 short    time to first token of 64 tokens alone, beside 8 decoders, and beside a long prompt as well
 
 Each takes one to two minutes with a model of 135 million parameters on two cores. Ratios are the
@@ -179,26 +180,31 @@ def bench_gap(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
     decoders = [llm.engine.submit(prompts.ids(128), drawn(8000 - 128)) for _ in range(8)]
     for decoder in decoders:
         decoder.get()
-    with watched(llm) as alone:
-        for _ in range(100):
-            decoders[0].get()
+    before = _gap_alone(llm)
     with watched(llm) as mixed:
         seconds = first_token_seconds(llm, prompts.ids(num_tokens))
+    after = _gap_alone(llm)
     for decoder in decoders:
         decoder.cancel()
-    # A call may draw several tokens of each decoder; its time is shared among them.
-    base = median(gap * e.num_requests / e.num_decode_tokens for gap, e in _gaps(alone[1:]))
-    gaps = sorted(gap for gap, e in _gaps(mixed) if e.num_prefill_tokens and e.num_decode_tokens)
+    mixed_gaps = [gap for gap, e in _gaps(mixed) if e.num_prefill_tokens and e.num_decode_tokens]
+    # Decoders' own contexts grow meanwhile, and what they take alone with them.
+    growth = (after - before) / len(mixed_gaps)
+    ratios = sorted(gap / (before + growth * step) for step, gap in enumerate(mixed_gaps))
     off = [e.run_seconds / e.predicted_seconds for e in mixed if e.predicted_seconds is not None]
-    say("gap: 8 decoders alone, median", f"{base * 1e3:8.1f} ms")
-    say(f"gap: while {num_tokens} tokens prefill, median", f"{median(gaps) / base:8.2f} × (2.5)")
-    say(
-        f"gap: while {num_tokens} tokens prefill, p99",
-        f"{gaps[int(len(gaps) * 0.99)] / base:8.2f} ×",
-    )
-    say(f"gap: while {num_tokens} tokens prefill, longest", f"{gaps[-1] / base:8.2f} ×")
+    say("gap: 8 decoders alone, median", f"{before * 1e3:8.1f} ms, {after * 1e3:.1f} ms after")
+    say(f"gap: while {num_tokens} tokens prefill, median", f"{median(ratios):8.2f} × (2.5)")
+    say(f"gap: while {num_tokens} tokens prefill, p99", f"{ratios[int(len(ratios) * 0.99)]:8.2f} ×")
+    say(f"gap: while {num_tokens} tokens prefill, longest", f"{ratios[-1]:8.2f} ×")
     say("gap: the long prompt's first token", f"{seconds:8.2f} s")
     say("gap: steps took, of what was predicted, median", f"{median(off):8.1%}")
+
+
+def _gap_alone(llm: LLM) -> float:
+    """Seconds between tokens of decoders alone; a call's time is shared among those it draws."""
+    with watched(llm) as events:
+        while sum(e.num_decode_tokens / e.num_requests for e in events) < 100:
+            time.sleep(0.01)
+    return median(gap * e.num_requests / e.num_decode_tokens for gap, e in _gaps(events[1:]))
 
 
 def bench_short(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
