@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -194,6 +194,10 @@ class OpProfile:
             roof,
             recorder.num_dropped,
         )
+
+    def with_roof(self, roof: Roof) -> OpProfile:
+        """The same run held against `roof`."""
+        return replace(self, roof=roof)
 
     @cached_property
     def prefill(self) -> PhaseProfile:

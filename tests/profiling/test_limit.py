@@ -11,7 +11,7 @@ from jit_kernels.bench import Roof
 
 
 def _against(batch: OpProfile, bandwidth: float, peak: float) -> OpProfile:
-    return replace(batch, roof=Roof(bandwidth, bandwidth, peak, 1, "made-up"))
+    return batch.with_roof(Roof(bandwidth, bandwidth, peak, 1, "made-up"))
 
 
 def test_reading_at_the_machines_rate_is_what_sets_the_pace(batch: OpProfile) -> None:
