@@ -12,12 +12,24 @@ A unit of work is (item, kv head), see `attention_items`. A unit that walks all 
 
 from __future__ import annotations
 
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, claimed, if_else, loop, minimum, select
+from collections.abc import Iterator
+
+from jit_kernels.dsl import (
+    VECTOR_LANES,
+    Array,
+    Value,
+    claimed,
+    if_else,
+    loop,
+    maximum,
+    minimum,
+    select,
+)
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel, worker
 from jit_kernels.kernels.attention_blocks import Tile
 from jit_kernels.kernels.attention_forms import ROW_TILE, attend_row, attend_tile, gather
-from jit_kernels.kernels.attention_items import SEGMENT_SIZE, Cache, Unit
+from jit_kernels.kernels.attention_items import SEGMENT_SIZE, Cache, Reading, Unit
 from jit_kernels.kernels.attention_key_bias import KeyBias
 from jit_kernels.kernels.attention_scores import Scoring
 from jit_kernels.kernels.kv_pages import Layout
@@ -26,6 +38,9 @@ from jit_kernels.types import F32, I32, I64, U8
 __all__ = ["attention", "partial_floats", "query_tile", "workspace_floats"]
 
 _MAX_QUERIES = 48
+# A claim costs a cache line's trip between cores; longer runs let workers end far apart.
+_RUNS = 6
+_LONGEST_RUN = 8
 
 
 def query_tile(heads_per_kv: int) -> int:
@@ -97,11 +112,11 @@ def attention(
     tile = Tile.at(scratch, _capacity(heads_per_kv), head_dim)
     cache = Cache(Layout(kv_format, head_dim), pages.view(U8), page_tables, num_kv_heads)
     num_units = num_items[0] * num_kv_heads
-    for number in claimed(counter, num_units):
-        later = minimum(number + worker().count, num_units - 1)
+    for number, later in _claimed_units(counter, num_units):
         unit = Unit.at(items, number, num_kv_heads, scoring.window)
+        next_unit = Unit.at(items, later, num_kv_heads, scoring.window)
         rows = queries + unit.first_row * query_stride + unit.kv_head * (heads_per_kv * head_dim)
-        _walk(tile, rows, query_stride, heads_per_kv, cache, items, (number, later), scoring)
+        _walk(tile, rows, query_stride, heads_per_kv, Reading(cache, unit, next_unit), scoring)
         for whole in if_else(unit.is_whole):
             if whole:
                 row = unit.first_row * out_stride + unit.kv_head * (heads_per_kv * head_dim)
@@ -111,18 +126,33 @@ def attention(
                 _write_partial(tile, partials, slot, heads_per_kv)
 
 
+def _claimed_units(
+    counter: Array[I64], num_units: Value[I64]
+) -> Iterator[tuple[Value[I64], Value[I64]]]:
+    """The units of this worker, each with the one that it probably does next, itself if none.
+
+    They are claimed in short runs, for only within a run is the next one sure.
+    """
+    workers = worker().count
+    length = maximum(minimum(num_units // (workers * _RUNS), _LONGEST_RUN), 1)
+    for run in claimed(counter, (num_units + length - 1) // length):
+        begin = run * length
+        end = minimum(begin + length, num_units)
+        for number in loop(begin, end):
+            likely = select(number + 1 < end, number + 1, begin + workers * length)
+            yield number, select(likely < num_units, likely, number)
+
+
 def _walk(
     tile: Tile,
     rows: Array[F32],
     stride: Value[I64],
     heads_per_kv: int,
-    cache: Cache,
-    items: Array[I64],
-    numbers: tuple[Value[I64], Value[I64]],
+    reading: Reading,
     scoring: Scoring,
 ) -> None:
-    """All segments of a unit; `numbers` are its own and that of one this worker may do next."""
-    unit = Unit.at(items, numbers[0], cache.num_kv_heads, scoring.window)
+    """All segments of a unit."""
+    unit = reading.unit
     scoring = scoring.of_head(unit.kv_head, heads_per_kv)
     num_queries = unit.num_rows * heads_per_kv
     tile.clear(num_queries)
@@ -132,45 +162,14 @@ def _walk(
         if scoring.key_bias is not None:
             own = rows if alone else tile.queries
             scoring.key_bias.pair(own, tile.pairs, num_queries)
-        if alone:
-            _walk_row(tile, rows, heads_per_kv, cache, items, numbers, scoring)
-        else:
-            _walk_tile(tile, heads_per_kv, cache, unit, scoring)
-
-
-def _walk_row(
-    tile: Tile,
-    queries: Array[F32],
-    heads_per_kv: int,
-    cache: Cache,
-    items: Array[I64],
-    numbers: tuple[Value[I64], Value[I64]],
-    scoring: Scoring,
-) -> None:
-    """All segments of a unit of one row."""
-    number, later = numbers
-    unit = Unit.at(items, number, cache.num_kv_heads, scoring.window)
-    for segment in loop(unit.first_segment, unit.end_segment):
-        more = segment + 1 < unit.end_segment
-        next_unit = select(more, number, later)
-        following = Unit.at(items, next_unit, cache.num_kv_heads, scoring.window)
-        attend_row(
-            current().isa,
-            tile,
-            queries,
-            heads_per_kv,
-            unit.position - segment * SEGMENT_SIZE,
-            cache.pages(unit, segment),
-            cache.pages(following, select(more, segment + 1, following.first_segment)),
-            scoring,
-        )
-
-
-def _walk_tile(tile: Tile, heads_per_kv: int, cache: Cache, unit: Unit, scoring: Scoring) -> None:
-    """All segments of a unit of several rows, whose queries are gathered."""
-    for segment in loop(unit.first_segment, unit.end_segment):
-        offset, pages = unit.position - segment * SEGMENT_SIZE, cache.pages(unit, segment)
-        attend_tile(tile, heads_per_kv, unit.num_rows, offset, pages, scoring)
+        for segment in loop(unit.first_segment, unit.end_segment):
+            offset = unit.position - segment * SEGMENT_SIZE
+            pages = reading.cache.pages(unit, segment)
+            if alone:
+                isa = current().isa
+                attend_row(isa, tile, rows, heads_per_kv, offset, pages, reading, scoring)
+            else:
+                attend_tile(tile, heads_per_kv, unit.num_rows, offset, pages, scoring)
 
 
 def _finish(

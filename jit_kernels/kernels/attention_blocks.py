@@ -28,9 +28,9 @@ from jit_kernels.dsl import (
     zeros,
 )
 from jit_kernels.kernels.attention_items import (
-    PAGES_PER_SEGMENT,
     SEGMENT_SIZE,
     Pages,
+    Reading,
     num_pages,
 )
 from jit_kernels.kernels.attention_scores import Scoring, Span
@@ -230,12 +230,12 @@ def weigh_values(
     pages: Pages,
     column: Value[I64],
     seen: Seen,
-    following: Pages | None = None,
+    reading: Reading | None = None,
 ) -> None:
     """outputs = outputs * old_weight + (sum over keys, in order, of p v) * new_weight.
 
     For `block.width` columns. A query that sees no key keeps its output. In the course of all
-    columns, in order, all of the keys in `following` are asked for.
+    columns, in order, as many pages of keys are asked for as are read, `reading.lead` after them.
     """
     sums = block.sums()
     probabilities = tile.scores + block.first * SEGMENT_SIZE
@@ -249,12 +249,14 @@ def weigh_values(
     first = seen.by_all.first
     if seen.by_each and not isinstance(first, int):
         one_by_one(index(seen.by_any.first), first)
-    for page in loop(first // PAGE_SIZE, num_pages(seen.by_all.end)):
+    first_page, end_page = first // PAGE_SIZE, num_pages(seen.by_all.end)
+    for page in loop(first_page, end_page):
         ahead = None
-        if following is not None:
-            turn = column // block.width * PAGES_PER_SEGMENT + page
+        if reading is not None:
             parts = tile.head_dim // block.width
-            ahead = following[turn // parts].keys.past(turn % parts * (PAGE_SIZE * block.width))
+            turn = column // block.width * (end_page - first_page) + page - first_page
+            number = pages.first_page + first_page + turn // parts + reading.lead
+            ahead = reading[number].keys.past(turn % parts * (PAGE_SIZE * block.width))
         values = pages[page].values + column
         start = page * PAGE_SIZE
         keys = Span(

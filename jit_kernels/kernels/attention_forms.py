@@ -18,7 +18,7 @@ from jit_kernels.kernels.attention_blocks import (
     softmax_row,
     weigh_values,
 )
-from jit_kernels.kernels.attention_items import SEGMENT_SIZE, Pages, num_pages
+from jit_kernels.kernels.attention_items import SEGMENT_SIZE, Pages, Reading, num_pages
 from jit_kernels.kernels.attention_scores import Scoring, Span
 from jit_kernels.kernels.kv_pages import Stored
 from jit_kernels.kv_layout import PAGE_SIZE
@@ -39,13 +39,13 @@ def attend_row(
     heads_per_kv: int,
     position: Value[I64],
     pages: Pages,
-    following: Pages,
+    reading: Reading,
     scoring: Scoring,
 ) -> None:
     """Merge one segment into the state of one row's queries [heads_per_kv][D].
 
     `position` is the row's, from the segment's start. The keys bring in the values, and the values
-    bring in the keys that follow.
+    bring in the keys that are read after them.
     """
     span = scoring.seen(position)
     _turn_key_bias(tile, heads_per_kv, pages, scoring)
@@ -68,7 +68,7 @@ def attend_row(
     for column in loop(0, tile.head_dim, wide * VECTOR_LANES):
         for first, size in heads:
             block, seen = Block(index(first), size, wide), Seen(span, span)
-            weigh_values(tile, block, pages, column, seen, None if first else following)
+            weigh_values(tile, block, pages, column, seen, None if first else reading)
 
 
 def _most_queries(isa: Isa, wide: int) -> int:

@@ -20,6 +20,7 @@ __all__ = [
     "SEGMENT_SIZE",
     "Cache",
     "Pages",
+    "Reading",
     "Unit",
     "first_segment",
     "num_pages",
@@ -103,6 +104,19 @@ class Unit:
         return select(self.is_whole, self.last // SEGMENT_SIZE, self.item[4]) + 1
 
     @property
+    def first_page(self) -> Value[I64]:
+        """Page of the first key that any row sees."""
+        first = maximum(self.item[4], 0) * PAGES_PER_SEGMENT
+        if self.window is None:
+            return first
+        return maximum(first, maximum(self.position + 1 - self.window, 0) // PAGE_SIZE)
+
+    @property
+    def end_page(self) -> Value[I64]:
+        """One past the page of the last key that any row sees."""
+        return minimum(self.last // PAGE_SIZE + 1, self.end_segment * PAGES_PER_SEGMENT)
+
+    @property
     def slot(self) -> Value[I64]:
         """Where the state of a lone segment goes."""
         return self.item[5]
@@ -152,3 +166,33 @@ class Cache:
             segment * PAGES_PER_SEGMENT,
             unit.last // PAGE_SIZE,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Pages in the order in which a worker reads them: its unit's, then those of its `next_unit`.
+
+    Page numbers are the unit's own, and go on past its last page.
+    """
+
+    cache: Cache
+    unit: Unit
+    next_unit: Unit
+
+    @property
+    def lead(self) -> Value[I64]:
+        """Pages from one whose values are read to one whose keys are worth asking for.
+
+        A segment, for so long the keys take; a shorter unit asks for the next one page by page.
+        """
+        return minimum(self.unit.end_page - self.unit.first_page, PAGES_PER_SEGMENT)
+
+    def __getitem__(self, page: Value[I64]) -> HeadPage:
+        """The page with that number, as the head sees it that will read it."""
+        unit, then, cache = self.unit, self.next_unit, self.cache
+        is_own = page < unit.end_page
+        beyond = minimum(then.first_page + page - unit.end_page, then.end_page - 1)
+        entry = select(is_own, unit.table + page, then.table + beyond)
+        head = select(is_own, unit.kv_head, then.kv_head)
+        block = cache.tables[entry].to(I64) * cache.num_kv_heads + head
+        return cache.layout.block(cache.memory, block)
