@@ -11,6 +11,7 @@ from collections.abc import Callable
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, index, loop, minimum, when
 from jit_kernels.isa import Isa
 from jit_kernels.kernels.attention_blocks import (
+    Ask,
     Block,
     Seen,
     Tile,
@@ -53,14 +54,15 @@ def attend_row(
     wide = 2 if max(size for _, size in heads) <= _most_queries(isa, 2) else 1
     for page in loop(span.first // PAGE_SIZE, num_pages(span.end)):
         keys, values = pages[page].keys, pages[page].values
+        next_keys = reading[pages.first_page + page + 1].keys
         scores = tile.scores + page * PAGE_SIZE
         for key in range(0, PAGE_SIZE, wide * VECTOR_LANES):
             for first, size in heads:
                 block = Block(index(first), size, wide)
                 target = scores + (first * SEGMENT_SIZE + key)
                 own = queries + first * tile.head_dim
-                ahead = None if first else values + key * tile.head_dim
-                score_keys(block, own, keys + key, target, tile.head_dim, ahead)
+                ask = None if first else _asking(values, next_keys + key, wide)
+                score_keys(block, own, keys + key, target, tile.head_dim, ask)
                 _add_key_bias(tile, block, page * PAGE_SIZE + key, scoring)
     for query in loop(heads_per_kv):
         softmax_row(tile, query, scoring, span, query, position, pages)
@@ -69,6 +71,19 @@ def attend_row(
         for first, size in heads:
             block, seen = Block(index(first), size, wide), Seen(span, span)
             weigh_values(tile, block, pages, column, seen, None if first else reading)
+
+
+def _asking(values: Stored, keys: Stored, wide: int) -> Ask:
+    """What to ask for with each row of keys: the page's values, and `wide` vectors of `keys`.
+
+    The values are asked for with each part of the page's keys: a request may be dropped.
+    """
+
+    def ask(d: Value[I64]) -> None:
+        values.ask(d * PAGE_SIZE, PAGE_SIZE // VECTOR_LANES)
+        keys.ask(d * PAGE_SIZE, wide)
+
+    return ask
 
 
 def _most_queries(isa: Isa, wide: int) -> int:
