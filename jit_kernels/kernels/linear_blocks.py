@@ -175,8 +175,8 @@ def _pass_all_rows(
     ahead = product.schedule.many_ahead
 
     def add(first: Value[I64], rows: int) -> None:
-        # Only the first pass has to ask for what comes: others would ask for what it brought.
-        prefetch = Prefetch(select(first > 0, index(0), ahead)) if rows >= 4 and ahead else None
+        # Each pass asks again: a request is dropped where too many are under way.
+        prefetch = Prefetch(ahead) if rows >= 4 and ahead else None
         indices = [first + row for row in range(rows)]
         activations = product.rows_from(first, rows)
 
