@@ -34,7 +34,7 @@ from jit_kernels.kernels.attention_items import (
     num_pages,
 )
 from jit_kernels.kernels.attention_scores import Scoring, Span
-from jit_kernels.kernels.kv_pages import Stored
+from jit_kernels.kernels.kv_pages import CODE_UNIT, Stored
 from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.types import BOOL, F32, I64
 
@@ -100,16 +100,25 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """`size` queries from `first` on, with sums of `wide` vectors each."""
+    """`size` queries from `first` on, with sums of `wide` vectors each.
+
+    `apart`: vectors of operands meet all queries one after the other, for registers hold just one.
+    """
 
     first: Value[I64]
     size: int
     wide: int
+    apart: bool = False
 
     @property
     def width(self) -> int:
         """Keys or columns at once."""
         return self.wide * VECTOR_LANES
+
+    def factors(self, array: Array[F32]) -> Sequence[Array[F32]]:
+        """`array` of factors as each vector of operands is to read it: not kept for the next."""
+        others = [array.hidden() if self.apart else array for _ in range(self.wide - 1)]
+        return [array, *others]
 
     def sums(self) -> Sums:
         """Sums in registers, all 0."""
@@ -150,16 +159,16 @@ def score_keys(
 
     `ask` is told each row that is read.
     """
-    sums = block.sums()
+    sums, factors = block.sums(), block.factors(queries)
     for base in loop(0, head_dim, keys.rows_at_once):
         for ahead, vectors in enumerate(keys.rows(base, stride, block.wide)):
             d = base + ahead
             if ask is not None:
                 ask(d)
-            for row, totals in enumerate(sums):
-                q = queries.broadcast(d + row * head_dim)
-                for vector, total in zip(vectors, totals, strict=True):
-                    total.set(fma(q, vector, total.get()))
+            for v, (vector, factor) in enumerate(zip(vectors, factors, strict=True)):
+                for row, totals in enumerate(sums):
+                    q = factor.broadcast(d + row * head_dim)
+                    totals[v].set(fma(q, vector, totals[v].get()))
     for row, totals in enumerate(sums):
         for v, total in enumerate(totals):
             scores[index(row * SEGMENT_SIZE + v * VECTOR_LANES)] = total.get()
@@ -219,7 +228,7 @@ def _scaled_products(
     products = tile.scores.vector(place)
     if not pages.layout.has_scales:
         return products
-    scales = pages[at // PAGE_SIZE].key_scales.vector(at % PAGE_SIZE)
+    scales = pages[at // PAGE_SIZE].key_scales.vector(at % PAGE_SIZE) * (1.0 / CODE_UNIT)
     if scoring.key_bias is None:
         return products * scales
     return fma(products, scales, tile.added.vector(place))
@@ -254,7 +263,7 @@ def weigh_values(
         for key in loop(first, end):
             values = pages[key // PAGE_SIZE].values + key % PAGE_SIZE * tile.head_dim + column
             sees = [own.holds(key) for own in seen.by_each]
-            _add_key(probabilities + key, values, sums, sees)
+            _add_key([probabilities + key] * block.wide, values, sums, sees)
 
     first = seen.by_all.first
     if seen.by_each and not isinstance(first, int):
@@ -270,7 +279,8 @@ def weigh_values(
             0 if isinstance(first, int) else maximum(first - start, 0),
             minimum(seen.by_all.end - start, PAGE_SIZE),
         )
-        _add_page(tile.head_dim, probabilities + start, values, keys, sums, ask)
+        factors = block.factors(probabilities + start)
+        _add_page(tile.head_dim, factors, values, keys, sums, ask)
     if seen.by_each:
         one_by_one(seen.by_all.end, seen.by_any.end)
     _merge(tile, block.first, column, sums, [own.is_filled for own in seen.by_each])
@@ -307,7 +317,7 @@ def _asking(
 
 def _add_page(
     head_dim: int,
-    probabilities: Array[F32],
+    factors: Sequence[Array[F32]],
     values: Stored,
     keys: Span,
     sums: Sums,
@@ -316,7 +326,7 @@ def _add_page(
     def one_key(key: Value[I64]) -> None:
         if ask is not None:
             ask(key)
-        _add_key(probabilities + key, values + key * head_dim, sums)
+        _add_key([factor + key for factor in factors], values + key * head_dim, sums)
 
     unrolled = (keys.end - keys.first) // _UNROLLED_KEYS * _UNROLLED_KEYS + keys.first
     for base in loop(keys.first, unrolled, _UNROLLED_KEYS):
@@ -327,19 +337,18 @@ def _add_page(
 
 
 def _add_key(
-    probabilities: Array[F32],
+    factors: Sequence[Array[F32]],
     values: Stored,
     sums: Sums,
     sees: Sequence[Value[BOOL]] = (),
 ) -> None:
     """One key's values to every sum, or to those of the queries that see it."""
-    vectors = [values.vector(v * VECTOR_LANES) for v in range(len(sums[0]))]
-    for row, totals in enumerate(sums):
-        p = probabilities.broadcast(row * SEGMENT_SIZE)
-        for vector, total in zip(vectors, totals, strict=True):
-            before = total.get()
-            after = fma(p, vector, before)
-            total.set(select(sees[row], after, before) if sees else after)
+    for v, factor in enumerate(factors):
+        vector = values.vector(v * VECTOR_LANES)
+        for row, totals in enumerate(sums):
+            before = totals[v].get()
+            after = fma(factor.broadcast(row * SEGMENT_SIZE), vector, before)
+            totals[v].set(select(sees[row], after, before) if sees else after)
 
 
 def _merge(

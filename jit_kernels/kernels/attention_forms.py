@@ -58,7 +58,7 @@ def attend_row(
         scores = tile.scores + page * PAGE_SIZE
         for key in range(0, PAGE_SIZE, wide * VECTOR_LANES):
             for first, size in heads:
-                block = Block(index(first), size, wide)
+                block = _block(isa, first, size, wide)
                 target = scores + (first * SEGMENT_SIZE + key)
                 own = queries + first * tile.head_dim
                 ask = None if first else _asking(values, next_keys + key, wide)
@@ -69,7 +69,7 @@ def attend_row(
     wide = _columns_at_once(isa, tile.head_dim, max(size for _, size in heads))
     for column in loop(0, tile.head_dim, wide * VECTOR_LANES):
         for first, size in heads:
-            block, seen = Block(index(first), size, wide), Seen(span, span)
+            block, seen = _block(isa, first, size, wide), Seen(span, span)
             weigh_values(tile, block, pages, column, seen, None if first else reading)
 
 
@@ -86,14 +86,19 @@ def _asking(values: Stored, keys: Stored, wide: int) -> Ask:
     return ask
 
 
-def _most_queries(isa: Isa, wide: int) -> int:
-    """Most queries whose sums, `wide` vectors each, leave registers for operands.
+def _block(isa: Isa, first: int, size: int, wide: int) -> Block:
+    registers = VECTOR_LANES // isa.float_lanes * wide
+    fits = (size + 1) * registers + 1 <= isa.num_registers
+    return Block(index(first), size, wide, apart=not fits)
 
-    All of a step's keys or values are operands at once. One register too few, and LLVM takes
-    chains of sums through memory, which doubles their latency.
+
+def _most_queries(isa: Isa, wide: int) -> int:
+    """Most queries whose sums, `wide` vectors each, leave registers for a vector and a factor.
+
+    One register too few, and LLVM takes chains of sums through memory, which doubles their latency.
     """
-    per_query = VECTOR_LANES // isa.float_lanes * wide
-    return max(1, (isa.num_registers - per_query - 1) // per_query)
+    per_vector = VECTOR_LANES // isa.float_lanes
+    return max(1, (isa.num_registers - per_vector - 1) // (per_vector * wide))
 
 
 def _head_blocks(isa: Isa, heads_per_kv: int) -> list[tuple[int, int]]:

@@ -36,15 +36,18 @@ from jit_kernels.kv_layout import (
     key_bytes,
     value_bytes,
 )
-from jit_kernels.types import F32, I8, I32, I64, U8, U16
+from jit_kernels.types import F32, I8, I16, I32, I64, U8, U16
 
-__all__ = ["HeadPage", "Layout", "Stored"]
+__all__ = ["CODE_UNIT", "HeadPage", "Layout", "Stored"]
 
 _TYPES: dict[str, type[Any]] = {"fp32": F32, "bf16": U16, "int8": I8}
 _LINE_BYTES = 64
 _TO_L2 = 2  # a prefetch's locality: a segment is too much for the first-level cache
 _SMALLEST_MAXIMUM_BITS = 0x0D800000  # 2^-100; far below, 2047 / max|x| overflows: 0 is kept
 _LOW_MASK = (1 << KEY_LOW_BITS) - 1
+_UPPER_MASK = 0xFF ^ _LOW_MASK
+CODE_UNIT = 1 << KEY_LOW_BITS
+"""How many times as large as they are the codes of keys are read; a power of two costs no bit."""
 Count = TypeVar("Count", Value[I64], int)
 
 
@@ -72,18 +75,21 @@ class Stored:
         return KEY_GROUP if self.in_groups else 2
 
     def rows(self, first: Value[I64], stride: int, num_vectors: int) -> Iterator[list[Value[F32]]]:
-        """Some rows from `first` on, `stride` apart: so many vectors of each."""
+        """Some rows from `first` on, `stride` apart: so many vectors of each.
+
+        Codes come `CODE_UNIT` times as large as they are: in the upper bits of 16.
+        """
         starts = range(0, num_vectors * VECTOR_LANES, VECTOR_LANES)
         if not self.in_groups:
             for row in range(self.rows_at_once):
                 yield [self.vector((first + row) * stride + start) for start in starts]
             return
-        group = self.array + first // KEY_GROUP * ((KEY_GROUP + 1) * stride)
-        both = [group.view(U8).vector(KEY_GROUP * stride + start).to(I32) for start in starts]
+        group = (self.array + first // KEY_GROUP * ((KEY_GROUP + 1) * stride)).view(U8)
+        both = [group.vector(KEY_GROUP * stride + start) for start in starts]
         for row in range(KEY_GROUP):
-            upper = [group.vector(row * stride + start).to(I32) << KEY_LOW_BITS for start in starts]
-            lower = [bits >> (row * KEY_LOW_BITS) & _LOW_MASK for bits in both]
-            yield [(high | low).to(F32) for high, low in zip(upper, lower, strict=True)]
+            upper = [group.vector(row * stride + start) for start in starts]
+            lower = [bits if row else bits << KEY_LOW_BITS for bits in both]
+            yield [_code(high, low & _UPPER_MASK) for high, low in zip(upper, lower, strict=True)]
 
     def vector(self, position: Value[I64] | int) -> Value[F32]:
         """Sixteen consecutive elements."""
@@ -178,6 +184,18 @@ class HeadPage:
 
     def _rounded(self, x: Value[F32]) -> Value[Any]:
         return round_to_bf16(x) if self.layout.kv_format == "bf16" else x
+
+
+def _code(upper: Value[U8], lower: Value[U8]) -> Value[F32]:
+    """Sixteen codes from their upper eight bits and what is below.
+
+    In halves, so that LLVM interleaves bytes where they lie instead of moving them across a vector.
+    """
+    halves: list[Value[F32]] = []
+    for first in (0, 8):
+        pairs = [lane for k in range(first, first + 8) for lane in (k, VECTOR_LANES + k)]
+        halves.append(lower.shuffle(pairs, upper).bits_as(I16).to(I32).to(F32))
+    return halves[0].shuffle(range(VECTOR_LANES), halves[1])
 
 
 Code = Callable[[Value[F32]], Value[I32]]
