@@ -55,6 +55,7 @@ def attend_row(
     for page in loop(span.first // PAGE_SIZE, num_pages(span.end)):
         keys, values = pages[page].keys, pages[page].values
         next_keys = reading[pages.first_page + page + 1].keys
+        pages[page].ask_scales()
         scores = tile.scores + page * PAGE_SIZE
         for key in range(0, PAGE_SIZE, wide * VECTOR_LANES):
             for first, size in heads:

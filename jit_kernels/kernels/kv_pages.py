@@ -162,6 +162,12 @@ class HeadPage:
         """[32], of int8."""
         return self.key_scales + PAGE_SIZE
 
+    def ask_scales(self) -> None:
+        """Prefetch the scales of the keys and of the values, where there are any."""
+        if self.layout.has_scales:
+            for line in range(0, 2 * PAGE_SIZE * F32.bits // 8, _LINE_BYTES):
+                self.key_scales.prefetch(line, _TO_L2)
+
     @property
     def _type(self) -> type[Any]:
         return _TYPES[self.layout.kv_format]
