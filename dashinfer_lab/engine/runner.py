@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dashinfer_lab.engine.batch import Chunk, ChunkResult
+from dashinfer_lab.engine.cache_memory import CacheMemory
 from dashinfer_lab.engine.processed import ProcessedDraws
 from dashinfer_lab.engine.step_inputs import MAX_WALKS, AttentionShape, RotationTables, StepInputs
 from dashinfer_lab.errors import EngineError, SamplingError
@@ -26,15 +27,13 @@ from jit_kernels.kernels.advance import STOP_IDS
 from jit_kernels.kernels.attention import partial_floats, query_tile
 from jit_kernels.kernels.attention_items import SEGMENT_SIZE
 from jit_kernels.kv_layout import PAGE_SIZE, block_bytes
-from jit_kernels.runtime.buffers import aligned, give_back_freed, prefer_huge_pages
+from jit_kernels.runtime.buffers import give_back_freed
 from jit_kernels.runtime.threads import Pool
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact
 
 __all__ = ["CompiledRunner", "MemoryUse", "page_bytes"]
-
-_SMALL_PAGES_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +79,8 @@ class CompiledRunner:
         self._artifact = artifact
         self._pool = pool
         layer_bytes = page_bytes(plan) // plan.num_layers
-        self.cache: NDArray[np.uint8] = aligned((plan.num_layers, num_pages, layer_bytes), np.uint8)
-        for layer in self.cache:  # the first pages of a layer serve short requests: no more memory
-            prefer_huge_pages(layer.reshape(-1)[_SMALL_PAGES_BYTES:])
+        self._cache_memory = CacheMemory(plan.num_layers, num_pages, layer_bytes)
+        self.cache = self._cache_memory.pages
         self.inputs = StepInputs(
             max_tokens=self.max_tokens,
             max_logit_rows=self.max_logit_rows,
@@ -127,7 +125,7 @@ class CompiledRunner:
 
     def copy_page(self, source: int, target: int) -> None:
         """Write what one page holds into another, all layers."""
-        self.cache[:, target] = self.cache[:, source]
+        self._cache_memory.copy(source, target)
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
         """Compute all chunks, one result for each, in order."""
@@ -221,7 +219,9 @@ class CompiledRunner:
         return rows
 
     def _results(self, chunks: Sequence[Chunk], rows: Sequence[slice]) -> list[ChunkResult]:
-        return [self._result(chunk, where) for chunk, where in zip(chunks, rows, strict=True)]
+        results = [self._result(chunk, where) for chunk, where in zip(chunks, rows, strict=True)]
+        self._cache_memory.touch_ahead(chunks)
+        return results
 
     def close(self) -> None:
         """End the worker threads and give the memory back, whoever still refers to the runner."""

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["aligned", "give_back", "give_back_freed", "prefer_huge_pages"]
+__all__ = ["HUGE_PAGE_BYTES", "aligned", "give_back", "give_back_freed", "prefer_huge_pages"]
 
-_HUGE_PAGE_BYTES = 2 << 20
+HUGE_PAGE_BYTES = 2 << 20
+"""What `prefer_huge_pages` takes at a time."""
 
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
@@ -43,8 +44,8 @@ def prefer_huge_pages(array: np.ndarray[Any, Any]) -> None:
     memory = _mapping(array)
     if memory is not None:
         start = array.ctypes.data
-        first = -(-start // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
-        end = (start + array.nbytes) // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
+        first = -(-start // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+        end = (start + array.nbytes) // HUGE_PAGE_BYTES * HUGE_PAGE_BYTES
         if first < end:
             begin = np.frombuffer(memory, np.uint8).ctypes.data
             _advise_huge_pages(memory, first - begin, end - first)
