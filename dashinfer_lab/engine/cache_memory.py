@@ -22,8 +22,9 @@ from jit_kernels.runtime.buffers import HUGE_PAGE_BYTES, aligned, prefer_huge_pa
 
 __all__ = ["CacheMemory"]
 
-_SMALL_PAGES_BYTES: Final = 8 << 20
-"""The first of a layer's memory, which serves short requests: no more is taken than is used."""
+_SMALL_PAGES_BYTES: Final = 64 << 20
+"""The first of a layer's memory. A page there costs what it holds; 2 MB of each layer for the first
+page behind cost a step ten times its length where the host has to find them."""
 _SECONDS_A_STEP: Final = 1e-3
 _SYSTEM_PAGE_BYTES: Final = 4096
 
