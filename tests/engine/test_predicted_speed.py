@@ -242,8 +242,8 @@ def test_short_prompts_in_a_row_slow_decoders_no_more_than_agreed() -> None:
             num_answered += 1
             prompt = served.add(100, 1)
 
-    # What is agreed of what decodes are predicted to take, and a tenth since no straight line goes through all
-    # of this machine's steps. The time of one short prompt comes on top, once.
+    # What is agreed of what decodes are predicted to take, and a tenth since no straight line goes
+    # through all of this machine's steps. The time of one short prompt comes on top, once.
     assert sum(gaps) < 1.1 * MAX_SLOWDOWN * without * len(gaps) + 0.1
     assert num_answered >= 40
 
