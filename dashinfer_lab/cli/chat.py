@@ -16,7 +16,15 @@ from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.interruption import Interruption
 from dashinfer_lab.cli.loading import load, weights_facts
 from dashinfer_lab.cli.messages import text
-from dashinfer_lab.cli.options import AsJson, ChatTemplate, KvCacheDtype, Model, Threads, Weights
+from dashinfer_lab.cli.options import (
+    AsJson,
+    ChatTemplate,
+    ContextLength,
+    KvCacheDtype,
+    Model,
+    Threads,
+    Weights,
+)
 from dashinfer_lab.cli.output import print_error, print_json, remark, warnings_after
 from dashinfer_lab.errors import NonFiniteError, RequestError
 from dashinfer_lab.tokenizer import SystemMessageWarning
@@ -47,6 +55,7 @@ def chat(
     chat_template: ChatTemplate = None,
     weights: Weights = "auto",
     kv_cache_dtype: KvCacheDtype = "auto",
+    context_length: ContextLength = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,7 +71,13 @@ def chat(
     interactive = sys.stdin.isatty()
     conversation = Conversation(system)
     with load(
-        model, weights, threads, kv_cache_dtype, chat_template=chat_template, as_json=as_json
+        model,
+        weights,
+        threads,
+        kv_cache_dtype,
+        context_length=context_length,
+        chat_template=chat_template,
+        as_json=as_json,
     ) as llm:
         built_in = llm.tokenizer and llm.tokenizer.built_in_format
         if built_in and not as_json:

@@ -26,6 +26,9 @@ CHINESE_HELP: Final = {
         "fp32、bf16、a16w8 或 a16w4；a16w8:32 … a16w8:512 或 a16w8:row 指定分组大小。"
         "a8w8 和 a8w4 还会舍入激活值。"
     ),
+    "Tokens of prompt and answer at most; by default as many as the model knows.": (
+        "提示与回答合计的最大词元数；默认为模型支持的长度。"
+    ),
     "Worker threads; by default as many as this process may use.": (
         "工作线程数；默认为本进程可用的数量。"
     ),

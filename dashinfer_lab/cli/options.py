@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "ChatTemplate", "KvCacheDtype", "Model", "Threads", "Weights"]
+__all__ = ["AsJson", "ChatTemplate", "ContextLength", "KvCacheDtype", "Model", "Threads", "Weights"]
 
 Model = Annotated[
     str,
@@ -28,6 +28,12 @@ KvCacheDtype = Annotated[
     str,
     typer.Option(
         help="Format of cached keys and values: fp32, bf16, int8; auto: the first to fit."
+    ),
+]
+ContextLength = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Tokens of prompt and answer at most; by default as many as the model knows."
     ),
 ]
 ChatTemplate = Annotated[

@@ -8,7 +8,7 @@ import typer
 
 from dashinfer_lab.cli.figures import Figures
 from dashinfer_lab.cli.loading import load, weights_facts
-from dashinfer_lab.cli.options import AsJson, KvCacheDtype, Model, Threads, Weights
+from dashinfer_lab.cli.options import AsJson, ContextLength, KvCacheDtype, Model, Threads, Weights
 from dashinfer_lab.cli.output import print_json, warnings_after
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Makes sampling repeatable.")] = None,
     weights: Weights = "auto",
     kv_cache_dtype: KvCacheDtype = "auto",
+    context_length: ContextLength = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -37,7 +38,9 @@ def run(
     params = SamplingParams(
         temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, max_tokens=max_tokens
     )
-    with load(model, weights, threads, kv_cache_dtype, as_json=as_json) as llm:
+    with load(
+        model, weights, threads, kv_cache_dtype, context_length=context_length, as_json=as_json
+    ) as llm:
         if as_json:
             (output,) = llm.generate([prompt], params)
             print_json({"model": model, "prompt": prompt, **_described(output, llm)})

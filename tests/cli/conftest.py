@@ -66,6 +66,7 @@ class FakeLLM:
     weights: str = "auto"
     threads: int | None = None
     kv_cache_dtype: str = "auto"
+    context_length: int | None = None
     progress: object = True
     chat_template: object = None
     autotune: object = False

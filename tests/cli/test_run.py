@@ -17,11 +17,13 @@ def test_run_hands_every_option_on(made: list[FakeLLM], shell: Shell) -> None:
     shell(
         *("run", "some/dir", "Hi", "--temperature", "0.5", "--top-p", "0.9", "--top-k", "7"),
         *("--seed", "42", "--max-tokens", "2", "--weights", "a16w8:row", "--threads", "1"),
+        *("--kv-cache-dtype", "bf16", "--context-length", "64"),
     )
 
     (llm,) = made
     ((prompt, params),) = llm.asked
     assert (llm.model, llm.weights, llm.threads, llm.closed) == ("some/dir", "a16w8:row", 1, True)
+    assert (llm.kv_cache_dtype, llm.context_length) == ("bf16", 64)
     assert prompt == "Hi"
     assert (params.temperature, params.top_p, params.top_k) == (0.5, 0.9, 7)
     assert (params.seed, params.max_tokens) == (42, 2)
