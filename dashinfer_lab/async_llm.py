@@ -69,6 +69,7 @@ class AsyncLLM:
 
         Leaving the iteration, or cancelling its task, cancels in the engine. Without parameters
         the answer may take the rest of the context. priority: lower is earlier, as in `generate`.
+        Raises `RequestError` for what cannot be answered and for the id of an open request.
         """
         name = f"request-{next(self._ids)}" if request_id is None else str(request_id)
         if name in self._streams:

@@ -44,7 +44,7 @@ class PromptEncoder:
         return self._tokenizer
 
     def ids(self, prompt: Prompt, *, must_fit: bool) -> Iterable[int]:
-        """The ids of a prompt."""
+        """The ids of a prompt; raises `RequestError` or `TokenizerError`."""
         given = text_or_ids(prompt)
         if not isinstance(given, str):
             return given
@@ -53,7 +53,10 @@ class PromptEncoder:
         return self.required_tokenizer().encode(given)
 
     def chat_ids(self, messages: Sequence[Message], *, must_fit: bool, **layout: Any) -> list[int]:
-        """The ids of a conversation; layout: as in `Tokenizer.apply_chat_template`."""
+        """The ids of a conversation; layout: as in `Tokenizer.apply_chat_template`.
+
+        Raises what that and `ids` raise.
+        """
         if isinstance(messages, list | tuple) and not messages:
             raise RequestError("the conversation is empty: give at least one message")
         if must_fit:

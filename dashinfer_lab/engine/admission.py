@@ -56,7 +56,8 @@ class Capacity:
     def max_new_tokens(self, num_prompt_tokens: int, max_tokens: int | None) -> int:
         """Return the tokens that may be drawn: as asked, or all there is room for.
 
-        The last one is drawn but never computed, so the cache needs no place for it.
+        The last one is drawn but never computed, so the cache needs no place for it. Raises
+        `RequestError` where there is no room for what was asked.
         """
         wanted = 1 if max_tokens is None else max_tokens
         in_context = self.context_length - num_prompt_tokens

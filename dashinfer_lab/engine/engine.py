@@ -126,7 +126,7 @@ class Engine:
     ) -> list[RequestHandle]:
         """Queue `params.n` choices of one prompt, all or none; they share a seed and differ.
 
-        The first computes the prompt, whose pages the others share.
+        The first computes the prompt, whose pages the others share. Raises as `submit` does.
         """
         served = _checked("options", options or RequestOptions(), RequestOptions)
         params = _checked("params", params, SamplingParams)

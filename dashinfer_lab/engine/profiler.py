@@ -73,7 +73,7 @@ class Profiler:
     def recording(
         self, capture: Capture | None = None, save: str | Path | None = None
     ) -> Generator[ProfileRecorder]:
-        """Record meanwhile; see `LLM.profiling`."""
+        """Record meanwhile; see `LLM.profiling`, also for what it raises."""
         if save is not None:
             require_savable(save)
         recorder = self._recorder(capture)

@@ -104,5 +104,9 @@ def test_a_part_of_a_buffer_takes_huge_pages_within_it_alone() -> None:
 
 
 def test_huge_pages_for_what_holds_none_or_other_memory_do_nothing() -> None:
-    prefer_huge_pages(aligned(1000, np.uint8))
-    prefer_huge_pages(np.zeros(8 << 20, np.uint8))
+    before = huge_kib()
+    small, other = aligned(1000, np.uint8), np.zeros(256 << 10, np.uint8)
+    for array in (small, other):
+        prefer_huge_pages(array)
+        array[:] = 1
+    assert huge_kib() == before
