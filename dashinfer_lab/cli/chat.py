@@ -79,14 +79,10 @@ def chat(
         chat_template=chat_template,
         as_json=as_json,
     ) as llm:
-        built_in = llm.tokenizer and llm.tokenizer.built_in_format
-        if built_in and not as_json:
-            remark(text("chat.built_in", name=built_in))
         stated = {name: it for name, it in llm.sampling_defaults.items() if name not in asked}
         params = replace(params, **stated)
-        if stated and not as_json:
-            listed = ", ".join(f"{name} {value}" for name, value in stated.items())
-            remark(text("chat.stated", options=listed))
+        if not as_json:
+            _remark_on_layout_and_sampling(llm, stated)
         if interactive:
             remark(text("chat.ready", model=model, isa=llm.isa, threads=llm.threads))
         turns: list[dict[str, object]] = []
@@ -101,6 +97,16 @@ def chat(
             sampling = {name: getattr(params, name) for name in {**_BUILT_IN, **stated}}
             facts = weights_facts(llm)
             print_json({"model": model, "turns": turns, "sampling": sampling, **facts})
+
+
+def _remark_on_layout_and_sampling(llm: LLM, stated: dict[str, Any]) -> None:
+    """Remark on a layout that stands in for the model's, and on sampling that is the model's."""
+    built_in = llm.tokenizer and llm.tokenizer.built_in_format
+    if built_in:
+        remark(text("chat.built_in", name=built_in))
+    if stated:
+        listed = ", ".join(f"{name} {value}" for name, value in stated.items())
+        remark(text("chat.stated", options=listed))
 
 
 def _answer(
