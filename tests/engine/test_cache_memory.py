@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +29,12 @@ def resident(array: np.ndarray) -> int:
     return int((marks & 1).sum()) * 4096
 
 
+def memory_comes_in_huge_pages() -> bool:
+    """Whether the system takes 2 MB at a time where nobody asked."""
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return setting.exists() and "[always]" in setting.read_text(encoding="ascii")
+
+
 @pytest.fixture(autouse=True)
 def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_memory, "_SECONDS_A_STEP", 60.0)
@@ -38,7 +45,9 @@ def test_pages_that_come_next_are_backed_by_memory() -> None:
     assert resident(memory.pages) == 0
     memory.touch_ahead([chunk(0), chunk(1), chunk(2)])
     four_more = 4 * 4 * PAGE_BYTES
-    assert resident(memory.pages) == four_more
+    assert four_more <= resident(memory.pages)
+    if not memory_comes_in_huge_pages():
+        assert resident(memory.pages) == four_more
 
 
 def test_what_pages_hold_is_left_alone() -> None:

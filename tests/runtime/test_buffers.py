@@ -109,4 +109,4 @@ def test_huge_pages_for_what_holds_none_or_other_memory_do_nothing() -> None:
     for array in (small, other):
         prefer_huge_pages(array)
         array[:] = 1
-    assert huge_kib() == before
+    assert huge_kib() <= before
