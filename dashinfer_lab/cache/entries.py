@@ -26,6 +26,7 @@ KINDS: Final = {
     "objects": "compiled kernels",
     "lowered": "lowered programs",
     "schedules": "measured schedules",
+    "gradio": "files of the demo",
 }
 """Directories of the cache, and what each holds."""
 

@@ -129,8 +129,8 @@ CHINESE_HELP: Final = {
     "Show where the cache is and what it takes; clear a kind, or prune what was left behind.": (
         "显示缓存的位置和占用；清空一类内容，或清理残留。"
     ),
-    "Remove all of a kind: models, conversions, objects, lowered or schedules.": (
-        "删除一类中的全部：models、conversions、objects、lowered 或 schedules。"
+    "Remove all of a kind: models, conversions, objects, lowered, schedules, gradio.": (
+        "删除一类中的全部：models、conversions、objects、lowered、schedules、gradio。"
     ),
     "Remove what cut work left.": "删除被中断的操作留下的内容。",
     "List the models in the cache: fetched ones, and what they were converted to.": (

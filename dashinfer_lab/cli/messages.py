@@ -185,6 +185,7 @@ _STORED = {
     "cache.objects": Sentence("compiled kernels", "编译后的内核"),
     "cache.lowered": Sentence("lowered programs", "编排好的程序"),
     "cache.schedules": Sentence("measured schedules", "测得的调度"),
+    "cache.gradio": Sentence("files of the demo", "演示页面的文件"),
     "cache.where": Sentence(
         "{path}, {free:.1f} GB free on its disk (DASHINFER_LAB_CACHE chooses another)",
         "{path}，所在磁盘剩余 {free:.1f} GB（可用 DASHINFER_LAB_CACHE 另选位置）",

@@ -59,7 +59,7 @@ def cache(
         str | None,
         typer.Option(
             metavar="KIND",
-            help="Remove all of a kind: models, conversions, objects, lowered or schedules.",
+            help="Remove all of a kind: models, conversions, objects, lowered, schedules, gradio.",
         ),
     ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Remove what cut work left.")] = False,
