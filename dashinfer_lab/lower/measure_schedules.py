@@ -70,7 +70,8 @@ def measured_choice(
 
 def _regimes(plan: ProgramPlan) -> Iterator[_Regime]:
     limits = plan.limits
-    yield _Regime((1,), ("few_ahead", "unroll", "shared_from"), 128 << 20, 64 << 20)
+    few = tuple(rows for rows in (1, 4) if rows <= limits.max_tokens)
+    yield _Regime(few, ("few_ahead", "unroll", "shared_from"), 128 << 20, 64 << 20)
     several = tuple(rows for rows in (8, 32) if rows <= limits.max_tokens)
     if several:
         yield _Regime(several, ("pass_rows", "many_ahead"), 64 << 20, 32 << 20)

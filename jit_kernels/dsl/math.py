@@ -4,13 +4,14 @@ exp: Cephes expf, relative error below 2e-7 on [-87.3, 88.7]; exp(0) = 1 and exp
 exactly, NaN stays NaN, above 88.7 the result is +inf.
 tanh: (1 - e**-2|x|) / (1 + e**-2|x|) with the sign of x; absolute error below 2e-7.
 log: Cephes logf, error below 2 ulp; log(1) = 0 exactly; for positive normal numbers only.
+sigmoid: 1 / (1 + e**-x), relative error below 4e-7; 0 where that is below 2**-126.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from jit_kernels.dsl.intrinsics import float_absolute, fma, round_to_int, sqrt
+from jit_kernels.dsl.intrinsics import float_absolute, fma, sqrt
 from jit_kernels.dsl.values import Value, constant, maximum, minimum, select
 from jit_kernels.types import F32, I32, U16, U32
 
@@ -48,6 +49,8 @@ _LOG_POLYNOMIAL = (
     3.3333331174e-1,
 )
 _SQRT_HALF = 0.70710678
+_SHIFT = 12582912.0  # 1.5 * 2**23: added to a small number, it leaves rint of it in the lowest bits
+_SHIFT_BITS = 0x4B400000
 _EXP_LOWEST = -87.33654
 _EXP_HIGHEST = 88.72283
 
@@ -61,7 +64,8 @@ def exp(x: Value[F32]) -> Value[F32]:
     """e**x per lane."""
     number = _numbers_like(x)
     clamped = minimum(maximum(x, number(_EXP_LOWEST)), number(_EXP_HIGHEST))
-    quotient, mantissa = _power_and_mantissa(clamped)
+    shifted, mantissa = _shifted_power_and_mantissa(clamped)
+    quotient = shifted.bits_as(I32) - _SHIFT_BITS
     # 2**quotient in two factors: quotient reaches 128, whose exponent field would overflow.
     half = quotient >> 1
     result = mantissa * _power_of_two(half) * _power_of_two(quotient - half)
@@ -73,21 +77,26 @@ def exp(x: Value[F32]) -> Value[F32]:
 def exp_nonpositive(x: Value[F32]) -> Value[F32]:
     """e**x per lane, none above 0: the bits of `exp` with a third fewer instructions."""
     lowest = constant(_EXP_LOWEST, F32, x.lanes)
-    quotient, mantissa = _power_and_mantissa(maximum(lowest, x))  # NaN stays NaN
-    return select(x < lowest, constant(0.0, F32, x.lanes), mantissa * _power_of_two(quotient))
+    return select(x < lowest, constant(0.0, F32, x.lanes), _exp_between(maximum(lowest, x)))
 
 
-def _power_and_mantissa(x: Value[F32]) -> tuple[Value[I32], Value[F32]]:
-    """q and e**x / 2**q, with q = rint(x / ln 2)."""
+def _exp_between(x: Value[F32]) -> Value[F32]:
+    """The bits of `exp` where |x| <= -_EXP_LOWEST, or x is NaN."""
+    shifted, mantissa = _shifted_power_and_mantissa(x)
+    return mantissa * ((shifted.bits_as(I32) << 23) + (127 << 23)).bits_as(F32)  # 2**q
+
+
+def _shifted_power_and_mantissa(x: Value[F32]) -> tuple[Value[F32], Value[F32]]:
+    """_SHIFT + q, whose lowest bits are those of q, and e**x / 2**q, with q = rint(x / ln 2)."""
     number = _numbers_like(x)
-    quotient = round_to_int(x * number(_LOG2_E))
-    power = quotient.to(F32)
+    shifted = x * number(_LOG2_E) + number(_SHIFT)
+    power = shifted - number(_SHIFT)
     rest = fma(power, number(-_LN2_HIGH), x)
     rest = fma(power, number(-_LN2_LOW), rest)
     polynomial = number(_EXP_POLYNOMIAL[0])
     for coefficient in _EXP_POLYNOMIAL[1:]:
         polynomial = fma(polynomial, rest, number(coefficient))
-    return quotient, fma(rest * rest, polynomial, rest) + number(1.0)
+    return shifted, fma(rest * rest, polynomial, rest) + number(1.0)
 
 
 def _power_of_two(exponent: Value[I32]) -> Value[F32]:
@@ -115,8 +124,11 @@ def log(x: Value[F32]) -> Value[F32]:
 
 
 def sigmoid(x: Value[F32]) -> Value[F32]:
-    """1 / (1 + e**-x) per lane."""
-    return 1.0 / (exp(-x) + 1.0)
+    """1 / (1 + e**-x) per lane; 0 below -87.3, where it is no normal number."""
+    number = _numbers_like(x)
+    lowest = number(_EXP_LOWEST)
+    within = minimum(number(-_EXP_LOWEST), maximum(lowest, -x))  # NaN stays NaN
+    return select(x < lowest, number(0.0), 1.0 / (_exp_between(within) + 1.0))
 
 
 def tanh(x: Value[F32]) -> Value[F32]:

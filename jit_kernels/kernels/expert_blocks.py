@@ -89,7 +89,8 @@ def _multiply(
     in_registers = rows <= rows_in_registers(current().isa)
     tile = Tile.in_registers(rows) if in_registers else Tile.in_memory(product.scratch.tiles, rows)
     tile.clear()
-    prefetch = Prefetch(PREFETCH_BYTES) if rows > 1 else None
+    alone, several = Prefetch.for_one(weights.arithmetic), Prefetch.for_several(PREFETCH_BYTES)
+    prefetch = alone if rows == 1 else several
     activations, panels = ActivationRows(starts, 1), [unit.stacked_panel]
     for piece in weights.pieces():
         weights.add_packed([tile], panels, piece, activations, sources, prefetch)

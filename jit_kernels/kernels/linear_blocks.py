@@ -97,7 +97,8 @@ def _gemv(product: Product, weights: Weights, rows: int) -> None:
     A run is read as several streams side by side: memory then has more to do at a time.
     """
     num_streams, schedule = weights.num_streams(rows), product.schedule
-    ahead = Prefetch(schedule.few_ahead) if rows > 1 and schedule.few_ahead else None
+    alone, several = Prefetch.for_one(weights.arithmetic), Prefetch.for_several(schedule.few_ahead)
+    ahead = alone if rows == 1 else several
     for begin, end in claimed_runs(product.counter, product.num_panels, schedule.shared_from):
         length = (end - begin) // num_streams
         for first in loop(begin, begin + length):
@@ -176,7 +177,7 @@ def _pass_all_rows(
 
     def add(first: Value[I64], rows: int) -> None:
         # Each pass asks again: a request is dropped where too many are under way.
-        prefetch = Prefetch(ahead) if rows >= 4 and ahead else None
+        prefetch = Prefetch.for_several(ahead) if rows >= 4 else None
         indices = [first + row for row in range(rows)]
         activations = product.rows_from(first, rows)
 

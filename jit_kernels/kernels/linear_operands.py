@@ -13,7 +13,7 @@ from jit_kernels.activation_layout import K_ALIGNMENT, REDUNDANT_ROWS
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, VectorIndex, index, select
 from jit_kernels.kernel import worker
 from jit_kernels.kernels.linear_schedule import Schedule
-from jit_kernels.kernels.linear_tiles import ActivationRows, Prefetch, Tile
+from jit_kernels.kernels.linear_tiles import ActivationRows, Arithmetic, Prefetch, Tile
 from jit_kernels.types import F32, I64, U8, U32, DType
 
 __all__ = [
@@ -90,6 +90,11 @@ class Scratch:
 
 class Weights(Protocol):
     """One format's weights and the activations' scales, where the format has any."""
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """What words of the format mean."""
+        ...
 
     @property
     def steps(self) -> int:

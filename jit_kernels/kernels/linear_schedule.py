@@ -21,7 +21,7 @@ DEFAULT_SCHEDULE = "default"
 """The word for what was measured best on the machines this package was made on."""
 
 _CHOICES: dict[str, tuple[int, ...]] = {
-    "few_ahead": (0, 1024, 4096),
+    "few_ahead": (0, 1024, 4096, 7168),
     "unroll": (4, 8, 16),
     "shared_from": (32, 256),
     "pass_rows": (4, 8),
@@ -61,7 +61,7 @@ class Schedule:
     @staticmethod
     def default(isa: Isa) -> Schedule:
         """The schedule for `isa` where nothing was measured."""
-        few, many = (4096, 2048) if isa.num_registers == 16 else (0, PREFETCH_BYTES)
+        few, many = (4096, 2048) if isa.num_registers == 16 else (7168, PREFETCH_BYTES)
         return Schedule(few, 16, 256, rows_per_pass(isa), many, 256, 256)
 
     @staticmethod
@@ -110,11 +110,10 @@ def trials(isa: Isa) -> tuple[Trial, ...]:
     """
     default, tiles = Schedule.default(isa), row_tiles(isa)
     tile, other_rows = tiles[0], 4 if default.pass_rows == 8 else 8
-    other_few = 0 if default.few_ahead else 4096
     return (
         Trial(default, tile),
         Trial(replace(default, few_ahead=1024, many_ahead=12288, block_steps=128), tile),
-        Trial(replace(default, few_ahead=other_few, row_block=128), tile),
+        Trial(replace(default, few_ahead=0, row_block=128), tile),
         Trial(replace(default, unroll=8, pass_rows=other_rows), tiles[1]),
         Trial(replace(default, unroll=4, many_ahead=0, row_block=128, block_steps=128), tile),
         Trial(replace(default, shared_from=32), tiles[-1]),

@@ -78,13 +78,14 @@ def rows_in_registers(isa: Isa) -> int:
 class Arithmetic:
     """How 16 packed words become `steps` operands, and how an operand meets an activation.
 
-    `elements` of K meet in one step.
+    `elements` of K meet in one step. A single row asks `alone_ahead` bytes ahead: see `Prefetch`.
     """
 
     steps: int
     decode: Callable[[Value[U32]], Sequence[Value[Any]]]
     multiply_add: Callable[[Value[U32], Value[Any], Value[Any]], Value[Any]]
     elements: int = 2
+    alone_ahead: int = 0
 
     @property
     def unpacked(self) -> Arithmetic:
@@ -127,12 +128,12 @@ def _low_and_high_halves(words: Value[U32]) -> tuple[Value[F32], Value[F32]]:
     return (words << 16).bits_as(F32), (words & 0xFFFF0000).bits_as(F32)
 
 
-F32_WORDS = Arithmetic(1, lambda words: [words.bits_as(F32)], _fma_step, elements=1)
-BF16_PAIRS = Arithmetic(2, _low_and_high_halves, _fma_step, elements=1)
+F32_WORDS = Arithmetic(1, lambda words: [words.bits_as(F32)], _fma_step, 1, alone_ahead=2048)
+BF16_PAIRS = Arithmetic(2, _low_and_high_halves, _fma_step, 1, alone_ahead=3072)
 U8_BY_I16 = Arithmetic(2, _even_and_odd_bytes, _dot_step)
-U4_BY_I16 = Arithmetic(4, _nibbles_of_halves, _dot_step)
-U8_BY_I7 = Arithmetic(1, _as_it_is, _quad_step, elements=4)
-U4_BY_I8 = Arithmetic(2, _low_and_high_nibbles, _quad_step, elements=4)
+U4_BY_I16 = Arithmetic(4, _nibbles_of_halves, _dot_step, alone_ahead=7168)
+U8_BY_I7 = Arithmetic(1, _as_it_is, _quad_step, 4, alone_ahead=2048)
+U4_BY_I8 = Arithmetic(2, _low_and_high_nibbles, _quad_step, 4, alone_ahead=7168)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,19 +205,31 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Ask for the words `bytes_ahead` of those at work.
+    """Ask for the words `bytes_ahead` of those at work, into the first- or the second-level cache.
 
-    For forms that wait for the units. One row waits for memory: the processor's own prefetcher is
-    ahead already, and asking only gets in its way (measured: up to 40 % slower); so it is for up
-    to four where 32 registers let rows go on fast. With 16 registers each word takes longer, and
-    what is asked for stays in the first-level cache until it is met (4 rows: a third faster).
+    One row waits for memory. The processor's own prefetcher is ahead of it, and how far it pays to
+    ask beyond that depends on the work a word takes (`Arithmetic.alone_ahead`): a quarter faster
+    for u4, a twentieth for most, nothing for u8, which asking held up. Several rows wait for the
+    units as well and say by their schedule. With 16 registers a word takes them so long that what
+    was asked for is met in the first-level cache (4 rows: a third faster).
     """
 
     bytes_ahead: Value[I64] | int
+    into_first_level: bool
+
+    @staticmethod
+    def for_one(arithmetic: Arithmetic) -> Prefetch | None:
+        """What a single row asks for, None where it asks for nothing."""
+        return Prefetch(arithmetic.alone_ahead, False) if arithmetic.alone_ahead else None
+
+    @staticmethod
+    def for_several(bytes_ahead: int) -> Prefetch | None:
+        """What more rows ask for, None where it is nothing."""
+        return Prefetch(bytes_ahead, current().isa.num_registers == 16) if bytes_ahead else None
 
     def ask(self, words: Array[U32], word: Value[I64]) -> None:
         """The prefetch that goes with one vector of `words`."""
-        level = 3 if current().isa.num_registers == 16 else 2
+        level = 3 if self.into_first_level else 2
         (words + word * VECTOR_LANES).prefetch(self.bytes_ahead, locality=level)
 
 

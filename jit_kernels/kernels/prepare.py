@@ -44,6 +44,7 @@ __all__ = ["PreparedOperands", "PreparedRows", "Values", "prepare", "prepare_row
 Values = Callable[[VectorIndex], Value[F32]]
 """Sixteen consecutive elements of one row."""
 
+_BUFFER_ELEMENTS = 1024  # a multiple of every group: 4 KB of the first-level cache
 _SMALLEST_MAXIMUM_BITS = (127 - 100) << 23  # 2**-100: below, 32767 / max nears the largest float
 
 
@@ -164,43 +165,42 @@ def _write_row(
         for k in vectorized(n):
             _put(words, stride, k.base, _padded(values, k).bits_as(I32))
         return
-    buffer = stack_array(F32, target.group)
-    scales = target.scales + row * target.num_groups(n) * 2
-    for number in loop(target.num_groups(n)):
-        first = number * target.group
-        length = minimum(n - first, target.group)
-        largest = RunningMax(I32, 0)
+    # A row's values come first, its groups' factors after them: neither then waits for the other.
+    most = max(_BUFFER_ELEMENTS, target.group)
+    buffer = stack_array(F32, most)
+    for first in loop(0, n, most):
+        length = minimum(n - first, most)
         for k in vectorized(length):
-            value = _padded(values, VectorIndex(first + k.base, k.mask))
-            buffer[VectorIndex(k.base)] = value
-            largest.update(absolute_bits(value))
-        here = words + first // word_elements(target.form) * stride
-        scale, total = _quantize(target.form, buffer, length, largest.value(), here, stride)
-        scales[number * 2] = scale
-        scales[number * 2 + 1] = scale * total
+            buffer[VectorIndex(k.base)] = _padded(values, VectorIndex(first + k.base, k.mask))
+        for start in loop(0, length, target.group):
+            here = words + (first + start) // word_elements(target.form) * stride
+            group = minimum(length - start, target.group)
+            factors = _quantize(target.form, buffer + start, group, here, stride)
+            place = (row * target.num_groups(n) + (first + start) // target.group) * 2
+            for offset, factor in enumerate(factors):
+                target.scales[place + offset] = factor
 
 
 def _quantize(
-    form: str,
-    buffer: Array[F32],
-    length: Value[I64],
-    bits: Value[I32],
-    words: Array[I32],
-    stride: int,
+    form: str, values: Array[F32], length: Value[I64], words: Array[I32], stride: int
 ) -> tuple[Value[F32], Value[F32]]:
-    """Write one group's q; return its scale and sum(q), exact in float32 to 256 elements."""
+    """Write one group's q; return its scale and scale * sum(q), that exact to 256 elements."""
     integers = INTEGER_FORMS[form]
+    seen = RunningMax(I32, 0)
+    for k in loop(0, length, 16):
+        seen.update(absolute_bits(values.vector(k)))
+    bits = seen.value()
     maximum, finite = bits.bits_as(F32), bits < INFINITY_BITS
     large = bits >= _SMALLEST_MAXIMUM_BITS
     inverse = float(integers.largest) / maximum
     sums = Variable(zeros(I32))
     for k in loop(0, length, 16):
-        q = select(finite & large, round_to_int(buffer.vector(k) * inverse), 0)
+        q = select(finite & large, round_to_int(values.vector(k) * inverse), 0)
         sums.set(sums.get() + q)
         stored = q.to(I16 if integers.bits == 16 else I8).shuffle(integers.order)
         _put(words, stride, k // word_elements(form), stored.bits_as(I32))
     scale = select(finite, select(large, maximum / float(integers.largest), 0.0), float("nan"))
-    return scale, fold_sum(sums.get()).to(F32)
+    return scale, scale * fold_sum(sums.get()).to(F32)
 
 
 def _padded(values: Values, k: VectorIndex) -> Value[F32]:

@@ -59,8 +59,10 @@ def _power_of_two(exponent: NDArray[np.int32]) -> NDArray[np.float32]:
 
 
 def sigmoid(x: ArrayLike) -> NDArray[np.float32]:
-    """1 / (1 + e**-x)."""
-    return np.float32(1) / (exp(-np.asarray(x, np.float32)) + np.float32(1))
+    """1 / (1 + e**-x), 0 below -87.3."""
+    x = np.asarray(x, np.float32)
+    result = np.float32(1) / (exp(-x) + np.float32(1))
+    return np.where(x < np.float32(_EXP_LOWEST), np.float32(0), result)
 
 
 def tanh(x: ArrayLike) -> NDArray[np.float32]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.bench.peers.environments import LeftOutError, installed
 from tests.bench.peers.measuring import Measured, Plan, measure
-from tests.bench.peers.recipes import RECIPES, WORKERS, Recipe, chosen
+from tests.bench.peers.recipes import OURS, RECIPES, WORKERS, Recipe, chosen, held_to_avx2
 from tests.bench.peers.worker import Worker
 
 ENGINE = """
@@ -143,3 +143,27 @@ def test_what_cannot_be_installed_is_left_out_with_the_reason(tmp_path: Path) ->
         installed(recipe, tmp_path, str(tmp_path / "no-such-python"), 1)
     with pytest.raises(LeftOutError, match=r"not installed: .*install\.log"):
         installed(recipe, tmp_path, "/bin/ls", 1)  # as little a Python as any program
+
+
+def test_an_engine_is_held_to_avx2_by_its_build_or_by_its_variables() -> None:
+    recipes = {recipe.name: recipe for recipe in RECIPES}
+
+    built = held_to_avx2(recipes["llama.cpp"])
+    told = held_to_avx2(OURS)
+
+    assert built is not None
+    assert built.name != "llama.cpp"  # an environment of its own
+    assert "-DGGML_NATIVE=OFF" in dict(built.environment)["CMAKE_ARGS"]
+    assert told is not None
+    assert dict(told.running) == {"JIT_KERNELS_ISA": "avx2"}
+    assert held_to_avx2(recipes["onnxruntime-genai"]) is None
+
+
+def test_a_worker_runs_with_the_variables_of_its_recipe(tmp_path: Path) -> None:
+    script = tmp_path / "engine.py"
+    told = ENGINE.replace('version = "7"', 'version = os.environ["HELD_TO"]')
+    script.write_text(told.format(workers=str(WORKERS)), encoding="utf-8")
+    python, log = Path(sys.executable), tmp_path / "engine.log"
+
+    with Worker(python, script, log, {"HELD_TO": "avx2"}) as running:
+        assert running.ask(60, task="open") == {"version": "avx2"}

@@ -101,6 +101,17 @@ def test_sigmoid_saturates_and_keeps_nan(isa: Isa) -> None:
 
 
 @each_isa
+def test_sigmoid_is_zero_where_it_would_be_no_normal_number(isa: Isa) -> None:
+    lowest = np.float32(-87.33654)
+    x = np.array([lowest, np.nextafter(lowest, np.float32(-np.inf)), -88.5, -1e30], np.float32)
+
+    actual = value_of(isa, "sigmoid", x)
+
+    assert actual[0] >= np.finfo(np.float32).tiny
+    assert actual[1:].tolist() == [0, 0, 0]
+
+
+@each_isa
 def test_tanh_saturates_and_errs_by_what_exp_and_three_roundings_do(isa: Isa) -> None:
     x = np.concatenate([np.linspace(-9, 9, 5_001), [0, 100, -100, np.inf, -np.inf, np.nan]])
     x = x.astype(np.float32)

@@ -6,6 +6,7 @@ Without names: llama.cpp and DashInfer 1.3.0. Environments are made once below -
 converted there once; an engine that does not install, convert or run is left out by name. Decoding
 is counted from the moment when every prompt has its first token. "agrees" is the share of prompts
 whose first token is that of the first row: weights of fewer bits may differ, fp32 should not.
+With --isa avx2 every engine does as on a processor without AVX-512, if it can be told to.
 Nothing else should run: other programs move all figures.
 """
 
@@ -25,8 +26,10 @@ from jit_kernels.isa import detect
 from tests.bench.peers.checkpoint import Exported, exported
 from tests.bench.peers.environments import LeftOutError, installed
 from tests.bench.peers.measuring import FIGURES, Measured, Plan, measure
-from tests.bench.peers.recipes import OURS, WORKERS, Variant, chosen
+from tests.bench.peers.recipes import OURS, WORKERS, Variant, chosen, held_to_avx2
 from tests.bench.peers.worker import Worker
+
+_WEIGHTS = 'ours, separated by commas; "a16w8/int8" keeps keys and values in int8, as some peers do'
 
 
 def say(text: str) -> None:
@@ -39,6 +42,8 @@ def main() -> None:
     plan = Plan(repetitions=asked.repetitions, new_tokens=asked.new_tokens, batch=asked.batch)
     ours = [Variant(OURS, weights) for weights in asked.weights.split(",")]
     variants = [*ours, *chosen(asked.names)]
+    if asked.isa == "avx2":
+        variants = _held_to_avx2(variants)
     model = exported(asked.model, asked.folder)
     left_out: dict[str, str] = {}
     with ExitStack() as running:
@@ -58,6 +63,15 @@ def main() -> None:
     _show(report)
 
 
+def _held_to_avx2(variants: list[Variant]) -> list[Variant]:
+    """Hold every engine to AVX2 that can be; say of the others that they use all there is."""
+    held = [(variant, held_to_avx2(variant.recipe)) for variant in variants]
+    for variant, recipe in held:
+        if recipe is None:
+            say(f"{variant.name} has no switch for AVX2: it uses all that this processor has")
+    return [Variant(recipe or it.recipe, it.weights) for it, recipe in held]
+
+
 def _opened(
     running: ExitStack, variant: Variant, model: Exported, plan: Plan, asked: argparse.Namespace
 ) -> Worker:
@@ -66,8 +80,9 @@ def _opened(
     say(f"{variant.name}: installing where needed, converting where needed, loading ...")
     python = installed(recipe, asked.folder, asked.python, asked.install_minutes)
     folder = asked.folder / recipe.name
-    log = folder / f"{variant.weights}.log"
-    worker = running.enter_context(Worker(python, WORKERS / recipe.worker, log))
+    log = folder / f"{variant.weights.replace('/', '-')}.log"
+    script, variables = WORKERS / recipe.worker, dict(recipe.running)
+    worker = running.enter_context(Worker(python, script, log, variables))
     opened = worker.ask(
         asked.install_minutes * 60,
         task="open",
@@ -100,7 +115,8 @@ def _report(
         }
         for name, each in measured.items()
     }
-    machine = {"isa": detect().name, "threads": asked.threads, "load": os.getloadavg()[0]}
+    isa = asked.isa or detect().name
+    machine = {"isa": isa, "threads": asked.threads, "load": os.getloadavg()[0]}
     return {"plan": asdict(plan), "machine": machine, "measured": rows, "left_out": left_out}
 
 
@@ -126,7 +142,8 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", help='engines, "engine:weights", or "all"')
     parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--weights", default="fp32,a16w8,a16w4", help="ours, separated by commas")
+    parser.add_argument("--weights", default="fp32,a16w8,a16w4", help=_WEIGHTS)
+    parser.add_argument("--isa", choices=["avx2"], help="hold engines to AVX2 that have a switch")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--new-tokens", type=int, default=128)

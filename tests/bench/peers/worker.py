@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,14 @@ __all__ = ["Worker"]
 class Worker:
     """A worker's script in a process group of its own; a context manager that ends it.
 
+    variables: added to its environment.
     What the engine prints goes to `log`. The group is stopped (SIGSTOP) except while it is asked:
     threads of an engine that spin, or poll, take nothing from another's measurement.
     """
 
-    def __init__(self, python: Path, script: Path, log: Path) -> None:
+    def __init__(
+        self, python: Path, script: Path, log: Path, variables: Mapping[str, str] | None = None
+    ) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as output:
@@ -34,7 +37,7 @@ class Worker:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,
-                env=_environment(),
+                env=_environment() | dict(variables or {}),
             )
 
     @property

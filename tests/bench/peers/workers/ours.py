@@ -16,8 +16,11 @@ class Ours:
     version = dashinfer_lab.__version__
 
     def __init__(self, request: dict[str, Any]) -> None:
-        weights, threads = request["weights"], request["threads"]
-        self._llm = LLM(request["source"], weights=weights, threads=threads, progress=False)
+        weights, _, kv = request["weights"].partition("/")
+        self._llm = LLM(
+            request["source"], weights=weights, kv_cache_dtype=kv or "auto",
+            threads=request["threads"], progress=False,
+        )  # fmt: skip
 
     def prefill(self, prompt: list[int]) -> float:
         begin = time.perf_counter()
