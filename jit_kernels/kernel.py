@@ -180,9 +180,9 @@ class Specialisation:
             words = (_load(record, k, p) for k, p in enumerate(self.kernel.parameters))
             self.kernel.trace(words, dict(self.constants))
             trace.builder.ret_void()
-        # llvmlite knows no text attributes. Without this one LLVM turns short loops into calls of
-        # memset and memcpy.
-        return str(module).replace(" nounwind", ' nounwind "no-builtins"', 1)
+        # llvmlite knows no such attributes. Without no-builtins LLVM turns short loops into calls of
+        # memset and memcpy; without alignstack it keeps vectors on the stack across cache lines.
+        return str(module).replace(" nounwind", ' nounwind alignstack(64) "no-builtins"', 1)
 
     def key(self, isa: Isa) -> str:
         """What the object depends on; kernels outside this package are keyed by their IR."""
