@@ -37,7 +37,7 @@ class EngineOptions:
     max_chunk_tokens: int | None = None
     max_running: int | None = None
     max_queued: int = 1024
-    max_slowdown: float | None = 1.9
+    max_slowdown: float | None = 1.7
     max_step_seconds: float | None = 1.0
     enable_prefix_caching: bool = True
     prefix_cache_ttl: float | None = None
