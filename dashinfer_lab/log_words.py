@@ -29,8 +29,8 @@ CHINESE: Final = {
     },
     "dashinfer_lab.engine.loading": {
         "activations are rounded to %d bits, which changes answers; a16w8 and a16w4 keep 16 bits "
-        "and decode as fast": "激活值被舍入到 %d 位，会改变回答；a16w8 和 a16w4 保留 16 位，"
-        "解码同样快",
+        "and decode one request as fast": "激活值被舍入到 %d 位，会改变回答；a16w8 和 a16w4 "
+        "保留 16 位，单个请求的解码同样快",
         "positions turn by LongRoPE's long factors, for contexts above %d tokens; "
         "context_length=%d or less takes the short ones, which short prompts were trained "
         "with": "位置按 LongRoPE 的长因子旋转，适用于超过 %d 个词元的上下文；"

@@ -153,7 +153,7 @@ def _warn_of_coarse_activations(plan: ProgramPlan) -> None:
     for form in sorted(forms & set(_BITS_OF_FORMS)):
         _log.warning(
             "activations are rounded to %d bits, which changes answers; a16w8 and a16w4 keep 16 "
-            "bits and decode as fast",
+            "bits and decode one request as fast",
             _BITS_OF_FORMS[form],
         )
 
