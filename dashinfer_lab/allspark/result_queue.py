@@ -12,7 +12,6 @@ misses none; after `sync_request` it comes at once.
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,6 +20,7 @@ import numpy as np
 
 from dashinfer_lab.allspark._allspark import AsStatus, GenerateRequestStatus, status_of
 from dashinfer_lab.engine import RequestHandle
+from dashinfer_lab.engine.waiting import SLICE_SECONDS, Deadline
 from dashinfer_lab.errors import DashInferLabError, RequestError
 from dashinfer_lab.events import RequestMetrics
 from dashinfer_lab.outputs import TokenEvent
@@ -82,7 +82,8 @@ class ResultQueue:
         self._num_drawn = 0
         self._last: TokenEvent | None = None
         self._synced = False
-        self._reading: Final = threading.Lock()
+        self._changed: Final = threading.Condition()
+        self._reader: object | None = None
         self._handle: RequestHandle | None = None
         if isinstance(handle, DashInferLabError):
             self._last = TokenEvent(None, "", finish_reason="error", error=handle)
@@ -110,11 +111,13 @@ class ResultQueue:
     def GenerateStatus(self) -> GenerateRequestStatus:
         """How far the request is, as its consumer knows it; see the drawing above."""
         self._take(0)
-        if self._last is not None and (self._synced or not self._pending):
-            return _ENDS[self._last.finish_reason or "error"]
-        if not self._num_drawn:
+        with self._changed:
+            num_pending, num_drawn, last = len(self._pending), self._num_drawn, self._last
+        if last is not None and (self._synced or not num_pending):
+            return _ENDS[last.finish_reason or "error"]
+        if not num_drawn:
             return GenerateRequestStatus.Init
-        untouched = len(self._pending) == self._num_drawn
+        untouched = num_pending == num_drawn
         waiting = GenerateRequestStatus.ContextFinished
         return waiting if untouched else GenerateRequestStatus.Generating
 
@@ -138,7 +141,7 @@ class ResultQueue:
         """Wait for the end; an interrupt cancels."""
         try:
             while self._last is None:
-                self._take(None)
+                self._take(SLICE_SECONDS, self._num_drawn)
         except BaseException:
             self.cancel()
             raise
@@ -156,36 +159,62 @@ class ResultQueue:
         return None if self._last is None else self._last.error
 
     def _get(self, timeout: float | None) -> GeneratedElements | None:
+        deadline = Deadline(timeout)
         self._take(0)
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._pending and self._last is None:
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+        while True:
+            # Read before the tokens are taken: what comes in between is no reason to wait.
+            num_known, last = self._num_drawn, self._last
+            element = self._element()
+            if element is not None:
+                return element
+            if last is not None and last.error is not None:
+                raise last.error
+            if last is not None or deadline.over:
                 return None
-            self._take(left)
-        element = self._element()
-        if element is not None:
-            return element
-        if self.error is not None:
-            raise self.error
-        return None
+            self._take(deadline.slice(), num_known)
 
-    def _take(self, timeout: float | None) -> None:
-        """Receive what is there, waiting for the first so long; another consumer may wait, too."""
+    def _take(self, timeout: float, num_known: int = 0) -> None:
+        """Receive what is there, waiting for the first so long.
+
+        Where another consumer receives, wait for it to have more than num_known tokens instead.
+        """
         handle = self._handle
-        if handle is None or (timeout == 0 and self._reading.locked()):
+        if handle is None:
             return
-        with self._reading, suppress(TimeoutError):
+        deadline, me = Deadline(timeout), object()
+        try:
+            with self._changed:
+                while self._reader is not None and self._num_drawn <= num_known:
+                    if self._last is not None or deadline.over:
+                        return
+                    self._changed.wait(deadline.slice())
+                if self._reader is not None:
+                    return
+                self._reader = me
+            self._receive(handle, deadline.slice())
+        finally:
+            self._let_go(me)
+
+    def _receive(self, handle: RequestHandle, timeout: float) -> None:
+        with suppress(TimeoutError):
             while self._last is None and (event := handle.get(timeout)) is not None:
                 timeout = 0
-                if event.token_id is not None:
-                    self._pending.append(event)
-                    self._num_drawn += 1
-                if event.finish_reason is not None:
-                    self._last = event
+                with self._changed:
+                    if event.token_id is not None:
+                        self._pending.append(event)
+                        self._num_drawn += 1
+                    if event.finish_reason is not None:
+                        self._last = event
+                    self._changed.notify_all()
+
+    def _let_go(self, reader: object) -> None:
+        with self._changed:
+            if self._reader is reader:
+                self._reader = None
+                self._changed.notify_all()
 
     def _element(self) -> GeneratedElements | None:
-        with self._reading:
+        with self._changed:
             events = tuple(self._pending)
             self._pending.clear()
         if not events:
