@@ -72,10 +72,11 @@ def load_arguments(config: AsModelConfig) -> dict[str, Any]:
             f"engine_max_batch={batch} exceeds the {MAX_LOGIT_ROWS} requests of a step: lower it; "
             "further requests wait"
         )
-    step_tokens = min(_STEP_TOKENS, length or _STEP_TOKENS)
+    # A step has a token for each of its requests; `ServedModel` keeps sequences to their length.
+    step_tokens = max(min(_STEP_TOKENS, length or _STEP_TOKENS), batch or 0)
     return {
         "threads": _size("num_threads", config.num_threads),
-        "context_length": length,
+        "context_length": None if length is None else max(length, batch or 0),
         "max_batch_tokens": step_tokens,
         "engine": EngineOptions(
             max_running=batch,
