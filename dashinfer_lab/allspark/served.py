@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any, Final
@@ -42,6 +43,7 @@ class ServedModel:
         self._requests: Final[weakref.WeakValueDictionary[str, ResultQueue]] = (
             weakref.WeakValueDictionary()
         )
+        self._naming: Final = threading.Lock()
         self._rates: Final = StepRates()
         self.llm.engine.subscribe(self._rates)
 
@@ -51,9 +53,10 @@ class ServedModel:
             raise EngineClosedError(f"model {self.name!r} is not started: call start_model first")
         ids = self._encoded(inputs) if isinstance(inputs, str) else prompt_ids(inputs)
         params = sampling_params(config, self.llm.sampling_defaults, len(ids), self._longest)
-        name = self._name_of(config)
-        queue = ResultQueue(self.llm.engine.submit(ids, params))
-        self._requests[name] = queue
+        with self._naming:
+            name = self._name_of(config)
+            queue = ResultQueue(self.llm.engine.submit(ids, params))
+            self._requests[name] = queue
         return RequestId(name, queue)
 
     def find(self, request: object) -> list[ResultQueue] | None:
@@ -94,7 +97,8 @@ class ServedModel:
         if label is not None and not isinstance(label, str):
             raise RequestError(f"user_request_id={label!r:.80} must be a text")
         if given is None:
-            return f"{label or 'request'}-{next(_UNNAMED)}"
+            names = (f"{label or 'request'}-{number}" for number in _UNNAMED)
+            return next(name for name in names if name not in self._requests)
         if not isinstance(given, str) or given in self._requests:
             raise RequestError(f"uuid={given!r:.80} must be a text that names no open request")
         return given
