@@ -19,7 +19,7 @@ from dashinfer_lab.allspark._allspark import (
 )
 from dashinfer_lab.allspark.engine_stat import AsEngineStat
 from dashinfer_lab.allspark.generation_config import ASGenerationConfigBuilder
-from dashinfer_lab.allspark.model_config import AsModelConfig, require_text
+from dashinfer_lab.allspark.model_config import AsModelConfig, require_flag, require_text
 from dashinfer_lab.allspark.quantization import QuantizeConfig, scheme_of
 from dashinfer_lab.allspark.result_queue import GeneratedElements, ResultQueue
 from dashinfer_lab.allspark.serialize import (
@@ -69,6 +69,7 @@ class Engine:
         model, so that it takes text. The last three of positions must agree with the config.
         """
         del multinode_mode
+        require_flag("do_dynamic_quantize_convert", do_dynamic_quantize_convert)
         if quant_config is None and do_dynamic_quantize_convert:
             quant_config = QuantizeConfig(extra_option={"SubChannel": True, "GroupSize": 64})
         scheme = scheme_of(data_type, quant_config if do_dynamic_quantize_convert else None)
@@ -146,9 +147,9 @@ class Engine:
     ) -> Started:
         """Begin to generate from text, by the loaded model's own tokenizer."""
         del model
-        given = input_str_or_array
-        texts: list[object] = [given] if isinstance(given, str) else list(given)
-        if len(texts) != 1 or not isinstance(texts[0], str):
+        given: Any = input_str_or_array
+        texts = [given] if isinstance(given, str) else given
+        if not isinstance(texts, Sequence) or len(texts) != 1 or not isinstance(texts[0], str):
             raise ConfigError(
                 f"input_str_or_array={given!r:.80} is not possible: give one text a request"
             )
@@ -236,8 +237,8 @@ class Engine:
     def __repr__(self) -> str:
         return f"<Engine {__version__}: {', '.join(self._models) or 'no models'}>"
 
-    def _model(self, model_name: str) -> ServedModel:
-        model = self._models.get(model_name)
+    def _model(self, model_name: Any) -> ServedModel:
+        model = self._models.get(model_name) if isinstance(model_name, str) else None
         if model is None:
             known = ", ".join(self._models) or "none"
             raise ConfigError(

@@ -114,8 +114,11 @@ class ASGenerationConfigBuilder:
         return f"ASGenerationConfigBuilder({self.dict_store})"
 
 
-def require_known(where: str, given: Mapping[str, Any], known: frozenset[str]) -> None:
-    """Raise ConfigError for keys that are not known, each by its name."""
+def require_known(where: str, given: Any, known: frozenset[str]) -> None:
+    """Raise ConfigError for what is no mapping, or keys that are not known, each by its name."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"{where} must be a mapping of names to values, not {given!r:.80}")
+    given = cast("Mapping[Any, Any]", given)
     unknown = sorted(str(key) for key in given if key not in known)
     if unknown:
         raise ConfigError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from dashinfer_lab.allspark.generation_config import GENERATION_KEYS, require_known
-from dashinfer_lab.allspark.model_config import AsModelConfig
+from dashinfer_lab.allspark.model_config import AsModelConfig, load_arguments, require_flag
 from dashinfer_lab.allspark.quantization import QuantizeConfig, scheme_of
 from dashinfer_lab.config import expanded
 from dashinfer_lab.errors import ConfigError
@@ -73,10 +73,15 @@ class ConfigManager:
         engine = _section(config, "engine_config", _ENGINE_KEYS)
         generation = _section(config, "generation_config", GENERATION_KEYS)
         quant = _quant(_section(config, "quantization_config", _QUANT_KEYS))
-        chosen = quant if convert.get("do_dynamic_quantize_convert") else None
+        name = "do_dynamic_quantize_convert"
+        chosen = quant if require_flag(name, convert.get(name, False)) else None
         data_type = _text(config, "data_type", "float32")
         name = _text(config, "model_name", "")
         path = _text(config, "model_path", "")
+        runtime = AsModelConfig(
+            model_name=name, model_path=path, compute_unit=_compute_unit(config), **engine
+        )
+        load_arguments(runtime)  # raises for what cannot hold
         return ModelDescription(
             model_name=name,
             model_type=_text(config, "model_type", ""),
@@ -84,9 +89,7 @@ class ConfigManager:
             data_type=data_type,
             scheme=scheme_of(data_type, chosen),
             quant_config=chosen,
-            runtime=AsModelConfig(
-                model_name=name, model_path=path, compute_unit=_compute_unit(config), **engine
-            ),
+            runtime=runtime,
             generation=generation,
         )
 
@@ -116,9 +119,10 @@ def _text(config: Mapping[str, Any], name: str, default: str) -> str:
 def _compute_unit(config: Mapping[str, Any]) -> str:
     """One process serves all nodes, so that several device ids, or none, mean the same."""
     device = _text(config, "device_type", "CPU")
+    if device != "CPU":
+        raise ConfigError(f'device_type={device!r:.80} is not possible: models run on "CPU" here')
     ids = config.get("device_ids", [0])
     if not isinstance(ids, list) or not all(isinstance(each, int) for each in ids):
         raise ConfigError(f"device_ids={ids!r:.80} must be a list of whole numbers")
-    if not isinstance(config.get("multinode_mode", False), bool):
-        raise ConfigError(f"multinode_mode={config['multinode_mode']!r:.80} must be true or false")
+    require_flag("multinode_mode", config.get("multinode_mode", False))
     return f"{device}:0"

@@ -14,12 +14,14 @@ from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.numbers import is_whole
 from jit_kernels.kv_layout import PAGE_SIZE
 
-__all__ = ["AsModelConfig", "load_arguments", "model_source", "require_text"]
+__all__ = ["AsModelConfig", "load_arguments", "model_source", "require_flag", "require_text"]
 
 _GRAPH_SUFFIXES = (".dimodel", ".asgraph")
 _CACHE_DTYPES = {AsCacheMode.AsCacheDefault: "auto", AsCacheMode.AsCacheQuantI8: "int8"}
 _PRECISIONS = ("highest", "high", "medium")
 _STEP_TOKENS = 512
+_FLAGS = ("enable_prefix_cache", "enable_sparsity_matmul", "do_profiling")
+_UNUSED_SIZES = ("cache_span_num_init", "lora_max_rank", "lora_max_num")
 
 
 @dataclass(slots=True)
@@ -95,6 +97,7 @@ def model_source(config: AsModelConfig) -> str | Path:
     require_text("model_path", given)
     path = expanded(given)
     if path.suffix not in _GRAPH_SUFFIXES:
+        _require_no_weights(config)
         return given
     directory = path.parent if path.is_file() else path.with_suffix("")
     _require_beside(directory, config.weights_path)
@@ -107,10 +110,28 @@ def require_text(name: str, value: object) -> None:
         raise ConfigError(f"{name}={value!r:.80} is not possible: give a text that is not empty")
 
 
+def require_flag(name: str, value: object) -> bool:
+    """Return `value`, True or False; else raise ConfigError naming the option."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name}={value!r:.80} is not possible: it must be True or False")
+    return value
+
+
+def _require_no_weights(config: AsModelConfig) -> None:
+    """Refuse weights beside what is loaded whole, which would not be read."""
+    if config.weights_path:
+        raise ConfigError(
+            f"weights_path={config.weights_path!r:.200} would not be read: "
+            f"model_path={str(config.model_path)!r:.200} is loaded with its own weights. Leave "
+            "weights_path empty, or give model_path as the .dimodel that was written beside it"
+        )
+
+
 def _require_beside(directory: Path, weights_path: str) -> None:
     """Refuse weights of another place: graph and weights are written and checked as one."""
     if not weights_path:
         return
+    require_text("weights_path", weights_path)
     weights = expanded(weights_path)
     if directory not in (weights.parent, weights.with_suffix("")):
         raise ConfigError(
@@ -123,7 +144,7 @@ def _refuse_impossible(config: AsModelConfig) -> None:
     _require_cpu(config.compute_unit)
     if config.matmul_precision not in _PRECISIONS:
         _refuse(config, "matmul_precision", f"it is one of {', '.join(_PRECISIONS)}")
-    if config.cache_mode not in _CACHE_DTYPES:
+    if config.cache_mode not in tuple(_CACHE_DTYPES):
         _refuse(
             config, "cache_mode", "keys and values are kept as AsCacheDefault or AsCacheQuantI8"
         )
@@ -131,6 +152,10 @@ def _refuse_impossible(config: AsModelConfig) -> None:
         _refuse(config, "prefill_mode", "these are kernels of GPUs: AsPrefillDefault")
     if config.cache_span_size != PAGE_SIZE:
         _refuse(config, "cache_span_size", f"a page of the cache has {PAGE_SIZE} tokens")
+    for name in _FLAGS:
+        require_flag(name, getattr(config, name))
+    for name in _UNUSED_SIZES:
+        _size(name, getattr(config, name))
     if config.enable_sparsity_matmul:
         _refuse(config, "enable_sparsity_matmul", "no kernel here skips zeros: leave it False")
     if config.cache_span_num_init:

@@ -30,9 +30,9 @@ class QuantizeConfig:
     extra_option: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def scheme_of(data_type: str, quant: QuantizeConfig | None) -> Scheme:
+def scheme_of(data_type: Any, quant: QuantizeConfig | None) -> Scheme:
     """The scheme for weights of `data_type`, quantised or not; ConfigError for what is not here."""
-    if data_type not in _FLOATS:
+    if data_type not in tuple(_FLOATS):
         raise ConfigError(
             f"data_type={data_type!r:.80} is not possible: it is one of {', '.join(_FLOATS)}"
         )
@@ -40,13 +40,16 @@ def scheme_of(data_type: str, quant: QuantizeConfig | None) -> Scheme:
         return Scheme.parse(_FLOATS[data_type])
     if quant.weight_type != "uint8":
         raise ConfigError(f"weight_type={quant.weight_type!r:.80} is not possible: it is uint8")
-    if quant.activation_type not in _FLOATS:
+    if quant.activation_type not in tuple(_FLOATS):
         raise ConfigError(
             f"activation_type={quant.activation_type!r:.80} is not possible: activations stay "
             f"floats, {' or '.join(_FLOATS)}"
         )
     require_known("quant_config", quant.extra_option, _OPTIONS)
-    if not quant.extra_option.get("SubChannel", False):
+    grouped = quant.extra_option.get("SubChannel", False)
+    if not isinstance(grouped, bool):
+        raise ConfigError(f"SubChannel={grouped!r:.80} is not possible: it must be True or False")
+    if not grouped:
         return Scheme.parse("a16w8:row")
     group = quant.extra_option.get("GroupSize", 64)
     if group not in _GROUPS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from dashinfer_lab.allspark._allspark import AsCacheMode, TargetDevice
 from dashinfer_lab.allspark.generation_config import require_known
 from dashinfer_lab.allspark.model_config import AsModelConfig
 from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.numbers import is_whole
 
 __all__ = ["AsModelRuntimeConfigBuilder"]
 
@@ -61,11 +63,10 @@ class AsModelRuntimeConfigBuilder:
     ) -> AsModelRuntimeConfigBuilder:
         """Choose device and threads; 0 threads is automatic. CPU is one unit of all nodes."""
         device = _device(target_device)
-        ids = ",".join(str(index) for index in device_id_array or (0,))
+        ids = ",".join(str(index) for index in _device_ids(device_id_array) or (0,))
         unit = {TargetDevice.CUDA: f"CUDA:{ids}", TargetDevice.CPU_NUMA: f"CPU:{ids}"}
-        return self._set(
-            compute_unit=unit.get(device, "CPU:0"), num_threads=compute_thread_in_device
-        )
+        threads = _whole("compute_thread_in_device", compute_thread_in_device)
+        return self._set(compute_unit=unit.get(device, "CPU:0"), num_threads=threads)
 
     def set_compute_unit_from_str(self, compute_unit: str) -> AsModelRuntimeConfigBuilder:
         """Choose the device as "CPU:0" spells it."""
@@ -73,11 +74,11 @@ class AsModelRuntimeConfigBuilder:
 
     def max_length(self, length: int | str) -> AsModelRuntimeConfigBuilder:
         """Positions of a sequence, prompt and output."""
-        return self._set(engine_max_length=int(length))
+        return self._set(engine_max_length=_whole("max_length", length))
 
     def max_batch(self, batch: int | str) -> AsModelRuntimeConfigBuilder:
         """Requests in a step."""
-        return self._set(engine_max_batch=int(batch))
+        return self._set(engine_max_batch=_whole("max_batch", batch))
 
     def max_prefill_length(self, length: int) -> AsModelRuntimeConfigBuilder:
         """Tokens of one prompt in a step."""
@@ -109,14 +110,15 @@ class AsModelRuntimeConfigBuilder:
 
     def lora_max_rank(self, rank: int | str) -> AsModelRuntimeConfigBuilder:
         """Largest rank of an adapter."""
-        return self._set(lora_max_rank=int(rank))
+        return self._set(lora_max_rank=_whole("lora_max_rank", rank))
 
     def lora_max_num(self, num: int | str) -> AsModelRuntimeConfigBuilder:
         """Most adapters."""
-        return self._set(lora_max_num=int(num))
+        return self._set(lora_max_num=_whole("lora_max_num", num))
 
     def from_dict(self, rfield: Mapping[str, Any]) -> AsModelRuntimeConfigBuilder:
         """Take a runtime config; its model_name, compute_unit and sizes must be there."""
+        require_known("the runtime config", rfield, _KEYS)
         absent = {"model_name", "compute_unit", "engine_max_length", "engine_max_batch"} - set(
             rfield
         )
@@ -159,14 +161,34 @@ def _device(given: TargetDevice | str) -> TargetDevice:
         return TargetDevice(str(given).upper())
     except ValueError:
         raise ConfigError(
-            f"target device {given!r:.80} is unknown; models run on CPU here"
+            f"target_device={given!r:.80} (device_type of a dict) is unknown; models run on CPU "
+            "here"
         ) from None
+
+
+def _device_ids(given: Any) -> Sequence[int] | None:
+    is_plain = given is None or (isinstance(given, Sequence) and not isinstance(given, str))
+    if not is_plain or not all(is_whole(index) for index in given or ()):
+        raise ConfigError(
+            f"device_id_array={given!r:.80} (device_ids of a dict) must be a list of whole numbers"
+        )
+    return given
+
+
+def _whole(name: str, given: Any) -> int:
+    """A whole number, also one spelled as text."""
+    try:
+        if isinstance(given, bool):
+            raise TypeError
+        return int(given) if isinstance(given, str) else operator.index(given)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name}={given!r:.80} must be a whole number, 0 for automatic") from None
 
 
 def _cache_mode(given: AsCacheMode | str) -> AsCacheMode:
     if isinstance(given, AsCacheMode):
         return given
-    if given not in AsCacheMode.__members__:
+    if given not in tuple(AsCacheMode.__members__):
         raise ConfigError(
             f"kv_cache_mode={given!r:.80} is unknown; it is one of "
             f"{', '.join(AsCacheMode.__members__)}"

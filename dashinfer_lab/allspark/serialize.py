@@ -85,9 +85,11 @@ def torch_checkpoint(
     return TransformersCheckpoint(weights, tokenizer)
 
 
-def directory_for(save_dir: Any, model_name: str) -> Path:
+def directory_for(save_dir: Any, model_name: Any) -> Path:
     """Where a model of this name lies below `save_dir`."""
-    if not save_dir or not model_name or "/" in model_name:
+    is_named = isinstance(model_name, str) and model_name not in ("", ".", "..")
+    is_placed = isinstance(save_dir, str | Path) and save_dir != ""
+    if not is_placed or not is_named or not {"/", "\0"}.isdisjoint(model_name):
         raise ConfigError(
             f"save_dir={save_dir!r:.200} and model_name={model_name!r:.80} must say where the "
             "model is written: a directory and a file's name"
