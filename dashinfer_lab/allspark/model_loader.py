@@ -16,20 +16,31 @@ from typing import Any, Final
 from dashinfer_lab.allspark._allspark import TargetDevice
 from dashinfer_lab.allspark.engine import Engine
 from dashinfer_lab.allspark.generation_config import ASGenerationConfigBuilder
-from dashinfer_lab.allspark.model_config import AsModelConfig
+from dashinfer_lab.allspark.model_config import AsModelConfig, require_text
 from dashinfer_lab.allspark.quantization import QuantizeConfig, scheme_of
 from dashinfer_lab.allspark.runtime_config import AsModelRuntimeConfigBuilder
 from dashinfer_lab.allspark.serialize import directory_for, write_checkpoint
 from dashinfer_lab.config import ModelConfig
 from dashinfer_lab.convert import is_artifact
 from dashinfer_lab.errors import ConfigError
-from dashinfer_lab.hub import Checkpoint, model_config, open_checkpoint, resolve
+from dashinfer_lab.hub import (
+    Checkpoint,
+    GgufCheckpoint,
+    SafetensorsCheckpoint,
+    model_config,
+    open_checkpoint,
+    resolve,
+)
 from dashinfer_lab.sampling.defaults import model_defaults
 from dashinfer_lab.tokenizer import Tokenizer
 
 __all__ = ["HuggingFaceModel"]
 
-_LOAD_FORMATS: Final = ("auto", "safetensors", "gguf")
+_LOAD_FORMATS: Final[Mapping[str, type]] = {
+    "auto": object,
+    "safetensors": SafetensorsCheckpoint,
+    "gguf": GgufCheckpoint,
+}
 
 
 class HuggingFaceModel:
@@ -50,6 +61,7 @@ class HuggingFaceModel:
         trust_remote_code: bool = False,
     ) -> None:
         del trust_remote_code
+        require_text("pretrain_model_name", pretrain_model_name)
         self.hf_model_path: Final = pretrain_model_name_or_path
         self.pretrain_model_name: Final = pretrain_model_name.replace("/", "_")
         self.in_memory_serialize: Final = in_memory_serialize
@@ -65,16 +77,26 @@ class HuggingFaceModel:
         direct_load: bool = False,
         load_format: str = "auto",
     ) -> HuggingFaceModel:
-        """Fetch the model where it is not here, and open its files, which is always direct."""
+        """Fetch the model where it is not here, and open its files, which is always direct.
+
+        load_format: "safetensors" or "gguf", which the files must then have, or "auto".
+        """
         del direct_load
-        if load_format not in _LOAD_FORMATS:
+        if load_format not in tuple(_LOAD_FORMATS):
             raise ConfigError(
                 f"load_format={load_format!r:.80} is not possible: it is one of "
                 f"{', '.join(_LOAD_FORMATS)}; pickles are not read"
             )
         self.data_type = override_data_type or self.data_type
         self.free_model()
-        self._checkpoint = open_checkpoint(resolve(self.hf_model_path))
+        checkpoint = open_checkpoint(resolve(self.hf_model_path))
+        if not isinstance(checkpoint, _LOAD_FORMATS[load_format]):
+            checkpoint.close()
+            raise ConfigError(
+                f"load_format={load_format!r} is not what {self.hf_model_path!r:.200} holds: give "
+                'the path of such files, or leave load_format "auto"'
+            )
+        self._checkpoint = checkpoint
         return self
 
     def read_model_config(self) -> HuggingFaceModel:
