@@ -180,8 +180,8 @@ class Specialisation:
             words = (_load(record, k, p) for k, p in enumerate(self.kernel.parameters))
             self.kernel.trace(words, dict(self.constants))
             trace.builder.ret_void()
-        # llvmlite knows no such attributes. Without no-builtins LLVM turns short loops into calls of
-        # memset and memcpy; without alignstack it keeps vectors on the stack across cache lines.
+        # llvmlite knows neither. Without no-builtins LLVM turns short loops into calls of memset
+        # and memcpy; without alignstack it keeps vectors on the stack across cache lines.
         return str(module).replace(" nounwind", ' nounwind alignstack(64) "no-builtins"', 1)
 
     def key(self, isa: Isa) -> str:

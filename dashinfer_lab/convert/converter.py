@@ -115,6 +115,7 @@ def _write(
     progress: Progress | None,
     clock: Callable[[], float],
 ) -> None:
+    checkpoint.write_tokenizer(staging)  # first: what is wrong with it is known at once
     shapes = {name: shape for w in graph.weights for name, shape in w.stored_shapes().items()}
     shapes |= {name: table.shape for name, table in graph.tables.items()}
     complete = {**metadata, "initializers": " ".join(shapes), "graph_sha256": "0" * 64}
@@ -134,7 +135,6 @@ def _write(
         save_graph(graph, path, WEIGHTS_FILE, container.tensors, metadata)
         complete["graph_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
         container.finish(complete)
-    checkpoint.write_tokenizer(staging)
     if checkpoint.licence:
         text = f"{metadata['source']}: licence {checkpoint.licence}, as its files declare.\n"
         (staging / "LICENCE_NOTE.txt").write_text(text, encoding="utf-8")

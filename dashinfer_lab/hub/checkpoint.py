@@ -28,7 +28,7 @@ class Checkpoint(Protocol):
 
     @property
     def revision(self) -> str:
-        """The hub's revision where known, else a fingerprint of the headers."""
+        """The hub's revision where known, else a fingerprint of headers and samples."""
         ...
 
     @property

@@ -20,7 +20,13 @@ from dashinfer_lab.hub.dashinfer_config import config_of, is_config, read_family
 from dashinfer_lab.hub.dashinfer_names import NAMES, StoredWeight, stored_weights
 from dashinfer_lab.hub.dimodel import DiModel, read_dimodel
 from dashinfer_lab.hub.ditensors import DiTensor, is_ditensors, read_ditensors
-from dashinfer_lab.hub.files import confined, read_bytes_at, read_json_object, require_file
+from dashinfer_lab.hub.files import (
+    confined,
+    read_bytes_at,
+    read_json_object,
+    require_file,
+    sample_bytes,
+)
 from dashinfer_lab.hub.snapshots import read_mark
 from dashinfer_lab.hub.tokenizer_files import copy_tokenizer
 from dashinfer_lab.tensor import TensorInfo, numpy_dtype
@@ -80,9 +86,7 @@ class DashInferCheckpoint:
             if operator.kind == "GemmA16W8"
         }
         self._bands: dict[Band, NDArray[Any]] = {}
-        self._revision = hashlib.sha256(
-            model_path.read_bytes() + repr(sorted(self._tensors.items())).encode()
-        ).hexdigest()
+        self._described = model_path.read_bytes() + repr(sorted(self._tensors.items())).encode()
         self._descriptor: int | None = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._config = self._read_config(model)
@@ -102,8 +106,17 @@ class DashInferCheckpoint:
 
     @property
     def revision(self) -> str:
-        """The hub's revision of a snapshot, else a fingerprint of model and tensor table."""
-        return self._revision if self._mark is None else self._mark.revision
+        """The hub's revision of a snapshot, else a fingerprint.
+
+        Of model, tensor table and samples of every tensor.
+        """
+        if self._mark is not None:
+            return self._mark.revision
+        digest = hashlib.sha256(self._described)
+        for tensor in self._tensors.values():
+            place = tensor.offset, tensor.info.num_bytes
+            digest.update(sample_bytes(self._open(), *place, self._path))
+        return digest.hexdigest()
 
     @property
     def licence(self) -> str | None:
@@ -245,9 +258,12 @@ class DashInferCheckpoint:
         return (codes.astype(np.float32) - zero[of_row]) * scale[of_row]
 
     def _bytes(self, offset: int, num_bytes: int) -> NDArray[np.uint8]:
+        return read_bytes_at(self._open(), offset, num_bytes, self._path)
+
+    def _open(self) -> int:
         if self._descriptor is None:
             raise CheckpointError(f"{self._path} was closed; open the checkpoint again")
-        return read_bytes_at(self._descriptor, offset, num_bytes, self._path)
+        return self._descriptor
 
 
 def _require_digest(path: Path, model: DiModel) -> None:

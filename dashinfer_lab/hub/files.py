@@ -25,6 +25,7 @@ __all__ = [
     "read_bytes_at",
     "read_json_object",
     "require_file",
+    "sample_bytes",
     "token_ids",
     "write_atomically",
     "write_json",
@@ -32,6 +33,7 @@ __all__ = [
 
 _JSON_LIMIT_BYTES = 256 << 20
 _TEXT_LIMIT_BYTES = 1 << 20
+_SAMPLE_BYTES = 4096
 
 
 def confined(directory: Path, name: str) -> Path:
@@ -123,6 +125,16 @@ def read_bytes_at(
             )
         done += got
     return buffer
+
+
+def sample_bytes(descriptor: int, offset: int, num_bytes: int, path: Path) -> bytes:
+    """Read the first and the last 4 KB of a tensor's bytes: what tells equal tables apart.
+
+    Raises CheckpointError for a file that ends before.
+    """
+    count = min(num_bytes, _SAMPLE_BYTES)
+    places = (offset, offset + num_bytes - count)
+    return b"".join(read_bytes_at(descriptor, at, count, path).tobytes() for at in places)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -5,6 +5,7 @@ Knows the file's conventions (names, row order); the architecture itself is `mod
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -15,7 +16,7 @@ import numpy as np
 
 from dashinfer_lab.errors import CheckpointError, UnsupportedModelError
 from dashinfer_lab.hub.checkpoint import bytes_by_type, row_range
-from dashinfer_lab.hub.files import read_bytes_at, write_json
+from dashinfer_lab.hub.files import read_bytes_at, sample_bytes, write_json
 from dashinfer_lab.hub.gguf_architectures import gguf_architecture
 from dashinfer_lab.hub.gguf_config import head_counts, hugging_face_config, required_text
 from dashinfer_lab.hub.gguf_header import GgufTensor, read_gguf_header
@@ -41,7 +42,8 @@ class GgufCheckpoint:
             )
         counts = head_counts(header.metadata)
         self._weights = checkpoint_weights(architecture, header.tensors, counts)
-        self._fingerprint = header.fingerprint
+        self._tensors = header.tensors
+        self._header_digest = header.fingerprint
         self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             factors = {name: self.read(name) for name in ROPE_FACTORS if name in self._weights}
@@ -65,8 +67,11 @@ class GgufCheckpoint:
 
     @property
     def revision(self) -> str:
-        """Fingerprint of metadata, tensor table and file size."""
-        return self._fingerprint
+        """Fingerprint of metadata, tensor table, file size and samples of every tensor."""
+        digest = hashlib.sha256(self._header_digest.encode())
+        for tensor in self._tensors.values():
+            digest.update(sample_bytes(self._open(), tensor.offset, tensor.num_bytes, self._path))
+        return digest.hexdigest()
 
     @property
     def licence(self) -> str | None:
@@ -133,6 +138,11 @@ class GgufCheckpoint:
             raise CheckpointError(f"{self._path} holds no tensor {name!r}")
         return self._weights[name]
 
+    def _open(self) -> int:
+        if self._descriptor is None:
+            raise CheckpointError(f"{self._path} was closed; open the checkpoint again")
+        return self._descriptor
+
     def _read_part(self, part: GgufRows, start: int, stop: int) -> np.ndarray[Any, Any]:
         """Read rows [start, stop), at least one, as the checkpoint has them."""
         tensor = part.tensor
@@ -149,11 +159,9 @@ class GgufCheckpoint:
 
     def _stored(self, tensor: GgufTensor, start: int, stop: int) -> np.ndarray[Any, Any]:
         """Read the bytes of rows [start, stop), one row each; a 1-D tensor is one row."""
-        if self._descriptor is None:
-            raise CheckpointError(f"{self._path} was closed; open the checkpoint again")
         row_bytes = tensor.row_bytes * prod(tensor.shape[1:-1])
         return read_bytes_at(
-            self._descriptor,
+            self._open(),
             tensor.offset + start * row_bytes,
             (stop - start) * row_bytes,
             self._path,

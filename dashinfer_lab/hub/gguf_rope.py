@@ -42,10 +42,10 @@ def rope_parameters(
     no words for.
     """
     prefix = f"{architecture}.rope"
-    scaling = metadata.get(f"{prefix}.scaling.type", "none")
     legacy = metadata.get(f"{prefix}.scale_linear", 1.0)
-    if scaling == "none" and legacy != 1.0:
-        scaling = "linear"
+    stated = metadata.get(f"{prefix}.scaling.factor", legacy)
+    unsaid = "none" if stated in (0.0, 1.0) else "linear"  # as llama.cpp takes a missing type
+    scaling = metadata.get(f"{prefix}.scaling.type", unsaid)
     theta = decimal(metadata.get(f"{prefix}.freq_base", 10000.0))
     rope: dict[str, object] = {"rope_type": "default", "rope_theta": theta}
     gain = metadata.get(f"{prefix}.scaling.attn_factor", 0.0)
@@ -58,7 +58,7 @@ def rope_parameters(
     elif _LLAMA3 in factors:
         rope |= _llama3(factors[_LLAMA3], theta)
     elif scaling != "none":
-        factor = decimal(metadata.get(f"{prefix}.scaling.factor", legacy))
+        factor = decimal(stated)
         rope |= {"rope_type": scaling, "factor": factor}
         if scaling == "yarn":
             rope |= _yarn(metadata, f"{prefix}.scaling")

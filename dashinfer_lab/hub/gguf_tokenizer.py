@@ -31,6 +31,8 @@ _OTHER_NAMES = {
 }
 """Pre-tokenizers that split as another of `SPLITS` does."""
 _WHOLE_WORDS = ("glm4", "llama-bpe", "llama-v3", "llama3")
+_BEGINNING = ("llama-bpe", "llama-v3", "llama3")
+"""What llama.cpp begins with BOS where a file does not say."""
 _GLM_PREFIX = ("[gMASK]", "<sop>")
 
 
@@ -166,18 +168,26 @@ def _post_processor(
 ) -> dict[str, object] | None:
     """Return the template that adds BOS and EOS where the model asks for them."""
     is_pieces = metadata.get("tokenizer.ggml.model") == "llama"
+    begins = is_pieces or metadata.get("tokenizer.ggml.pre") in _BEGINNING
     before, after = (
-        [(token, vocab[token])]
-        if token is not None and metadata.get(f"tokenizer.ggml.add_{name}_token", default)
-        else []
+        [(token, vocab[token])] if token is not None and _adds(metadata, name, default) else []
         for name, default, token in (
-            ("bos", is_pieces, token_text(metadata, "bos")),
+            ("bos", begins, token_text(metadata, "bos")),
             ("eos", False, token_text(metadata, "eos")),
         )
     )
     if metadata.get("tokenizer.ggml.pre") in ("chatglm-bpe", "glm4"):
         before = [(token, vocab[token]) for token in _GLM_PREFIX if token in vocab]
     return sequence_template(before, after)
+
+
+def _adds(metadata: Mapping[str, object], name: str, default: bool) -> bool:
+    """Whether every text gets the token: what the file says, else `default`."""
+    key = f"tokenizer.ggml.add_{name}_token"
+    value = metadata.get(key, default)
+    if not isinstance(value, bool):
+        raise CheckpointError(f"{key} of the GGUF metadata is {value!r:.100}, not true or false")
+    return value
 
 
 def _strings(metadata: Mapping[str, object], key: str) -> list[str]:

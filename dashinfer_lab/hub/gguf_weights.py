@@ -76,6 +76,9 @@ def checkpoint_weights(
 
 def _joined(name: str, by_stem: Mapping[str, GgufRows]) -> tuple[GgufRows, ...]:
     """Return the parts of a weight, queries before keys before values."""
+    if len(by_stem) > 1 and not by_stem.keys() <= set(_QKV):
+        names = ", ".join(repr(rows.tensor.name) for rows in by_stem.values())
+        raise CheckpointError(f"the GGUF file holds {name!r} twice, as {names:.300}")
     order = _QKV if len(by_stem) > 1 else tuple(by_stem)
     parts = [by_stem[stem] for stem in order if stem in by_stem]
     if len({part.tensor.shape[1:] for part in parts}) > 1:
@@ -91,7 +94,7 @@ def _named(
     heads: tuple[object, object],
 ) -> Iterator[tuple[str, str, GgufRows]]:
     """Yield stem, the checkpoint's name and rows of each weight that lies in a tensor."""
-    layer = re.fullmatch(r"blk\.(\d+)\.([a-z_]+)(?:\.(\d+))?\.(weight|bias)", name)
+    layer = re.fullmatch(r"blk\.(\d+)\.([a-z_]+)(?:\.(\d{1,9}))?\.(weight|bias)", name)
     stem, _, suffix = name.rpartition(".")
     if layer is None:
         outer = _OUTER_NAMES.get(stem)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dashinfer_lab.errors import CheckpointError
 from dashinfer_lab.hub.checkpoint import bytes_by_type, row_range
-from dashinfer_lab.hub.files import confined, read_bytes_at, read_json_object
+from dashinfer_lab.hub.files import confined, read_bytes_at, read_json_object, sample_bytes
 from dashinfer_lab.hub.shards import ShardedTensor, find_tensors
 from dashinfer_lab.hub.snapshots import read_mark
 from dashinfer_lab.hub.tokenizer_files import copy_tokenizer
@@ -57,13 +57,20 @@ class SafetensorsCheckpoint:
 
     @property
     def revision(self) -> str:
-        """The hub's revision of a snapshot, else a fingerprint of config and tensor table."""
+        """The hub's revision of a snapshot, else a fingerprint.
+
+        Of config, tensor table and samples of every tensor.
+        """
         if self._mark is not None:
             return self._mark.revision
         if self._directory.parent.name == "snapshots":
             return self._directory.name
         table = [(name, it.path.name, it.stored) for name, it in self._tensors.items()]
-        return hashlib.sha256(repr((self._config, table)).encode()).hexdigest()
+        digest = hashlib.sha256(repr((self._config, table)).encode())
+        for it in self._tensors.values():
+            place = it.stored.offset, it.stored.info.num_bytes
+            digest.update(sample_bytes(self._descriptor(it.path), *place, it.path))
+        return digest.hexdigest()
 
     @property
     def licence(self) -> str | None:

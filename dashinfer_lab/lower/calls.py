@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dashinfer_lab.errors import ArtifactError
 from dashinfer_lab.lower.ops import Op
 from dashinfer_lab.lower.plan import (
     ArenaOperand,
@@ -44,7 +45,14 @@ class Calls:
     def claim(self, view: View) -> None:
         """Make room for a view that is about to be written."""
         if view.buffer != LOGITS:
-            self.sizes[view.buffer] = self.limits.max_tokens * view.stride * FLOAT_BYTES
+            self.reserve(view.buffer, self.limits.max_tokens * view.stride * FLOAT_BYTES)
+
+    def reserve(self, buffer: str, num_bytes: int) -> None:
+        """Make room for a buffer. Raises ArtifactError for a name that has another size already."""
+        if self.sizes.setdefault(buffer, num_bytes) != num_bytes:
+            raise ArtifactError(
+                f"two values of the graph are called {buffer!r:.200}; re-convert the model"
+            )
 
     def write(
         self,

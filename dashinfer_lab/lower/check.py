@@ -77,6 +77,10 @@ class _Checker:
                 self._heads(op, width)
                 self._require(op, op["weight"], (self._config.head_dim,))
         self._widths[op.outputs[0]] = width
+        if LOGITS in op.inputs:
+            _refuse(op, "reads the logits")
+        if LOGITS in op.outputs and op.kind != "linear":
+            _refuse(op, "makes the logits, which a linear layer must")
 
     def finish(self) -> None:
         """Check what the whole must have: logits, and attention once in every layer."""

@@ -18,7 +18,7 @@ from dashinfer_lab.lower.calls import LOGITS
 from dashinfer_lab.lower.instantiate import Memory, bound_operations
 from dashinfer_lab.lower.plan import PlannedOp, ProgramPlan
 from dashinfer_lab.lower.schedules import BITS, kind_of
-from jit_kernels.activation_layout import GEMV_ROWS
+from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS
 from jit_kernels.autotune import Choice, gain, in_turns, winner
 from jit_kernels.kernels.linear_schedule import DEFAULT_SCHEDULE, Schedule, Trial, trials
 from jit_kernels.panels import PANEL_WIDTH
@@ -70,8 +70,9 @@ def measured_choice(
 
 def _regimes(plan: ProgramPlan) -> Iterator[_Regime]:
     limits = plan.limits
-    few = tuple(rows for rows in (1, 4) if rows <= limits.max_tokens)
-    yield _Regime(few, ("few_ahead", "unroll", "shared_from"), 128 << 20, 64 << 20)
+    yield _Regime((1,), ("unroll", "shared_from"), 128 << 20, 64 << 20)
+    if limits.max_tokens >= REDUNDANT_ROWS:
+        yield _Regime((REDUNDANT_ROWS,), ("few_ahead",), 128 << 20, 64 << 20)
     several = tuple(rows for rows in (8, 32) if rows <= limits.max_tokens)
     if several:
         yield _Regime(several, ("pass_rows", "many_ahead"), 64 << 20, 32 << 20)

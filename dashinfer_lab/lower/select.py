@@ -234,7 +234,10 @@ class _Selector:
         select_experts(self._calls, self._preparer, op, self._scale_formats, alias)
 
     def _alias(self, op: Op, value: str) -> str | None:
-        """The buffer of residual `value`, if no later operation reads it."""
+        """The buffer of residual `value`, if `op` may write there: whole, and read no more."""
+        view, target = self._calls.views[value], self._calls.views[op.outputs[0]]
+        if (view.column, view.stride) != (0, target.stride):
+            return None
         readers: set[int] = set()
         for reader in consumers(self._ops, value):
             # RMSNorm and SwiGLU read where the linears that follow them run.
@@ -242,7 +245,7 @@ class _Selector:
             found = consumers(self._ops, reader.outputs[0]) if through else [reader]
             readers.update(id(each) for each in found)
         last = [each for each in self._ops if id(each) in readers][-1]
-        return self._calls.views[value].buffer if last is op else None
+        return view.buffer if last is op else None
 
 
 def _prepares(reader: Op, value: str) -> bool:

@@ -194,4 +194,4 @@ class _Experts:
         return ArenaOperand(self._name(part))
 
     def _room(self, part: str, num_bytes: int) -> None:
-        self._calls.sizes[self._name(part)] = num_bytes
+        self._calls.reserve(self._name(part), num_bytes)

@@ -57,7 +57,7 @@ class Preparer:
     def __init__(self, calls: Calls, makers: Mapping[str, Op]) -> None:
         self._calls = calls
         self._makers = makers
-        self._done: dict[tuple[str, str, int, bool], Prepared] = {}
+        self._done: dict[tuple[str, str, int, bool, RowsOf], Prepared] = {}
 
     def prepare(
         self, reader: Op, form: str, k: int, group: int, rows: RowsOf, *, untiled: bool = False
@@ -67,9 +67,9 @@ class Preparer:
         untiled: rows one after the other, whatever their number: see `activation_layout`.
         """
         value = reader.inputs[0]
-        key = (value, form, group, untiled)
+        key = (value, form, group, untiled, rows)
         if key not in self._done:
-            name = f"{value}.{form}{group or ''}{'.untiled' if untiled else ''}"
+            name = f"{value}.{form}{group or ''}{'.untiled' if untiled else ''}.{rows}"
             self._done[key] = self._buffers(name, k, form, group)
             constants = prepare_constants(form, group, untiled=untiled)
             self._call(reader, value, constants, self._done[key], rows)
@@ -85,7 +85,7 @@ class Preparer:
         copies: list[int] = []
         for buffer, size in zip(names, (row_bytes, scale_bytes), strict=True):
             copy = -(-REDUNDANT_ROWS * size // _CACHE_LINE) * _CACHE_LINE
-            self._calls.sizes[buffer] = max(rows * size, copy * limits.num_threads)
+            self._calls.reserve(buffer, max(rows * size, copy * limits.num_threads))
             copies.append(copy)
         return Prepared(*names, *copies)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.ops import GATED_UNITS, Op
 from jit_kernels.panels import PANEL_WIDTH
 
@@ -37,6 +38,15 @@ class View:
         return self.column * FLOAT_BYTES
 
 
+class _Views(dict[str, View]):
+    """By value; one that is written nowhere as float rows has none."""
+
+    def __missing__(self, value: str) -> View:
+        raise UnsupportedModelError(
+            f"{value!r:.200} is computed for linear layers alone, but something else reads it"
+        )
+
+
 def value_widths(ops: Sequence[Op]) -> dict[str, int]:
     """Columns of every value the operations make."""
     widths: dict[str, int] = {}
@@ -54,13 +64,21 @@ def value_widths(ops: Sequence[Op]) -> dict[str, int]:
 
 
 def assign_views(ops: Sequence[Op], widths: Mapping[str, int]) -> dict[str, View]:
-    """A view for every value that is written as float rows."""
-    views: dict[str, View] = {}
+    """A view for every value that is written as float rows.
+
+    Raises UnsupportedModelError where a value would have to lie in two places.
+    """
+    views = _Views()
     normed = {op.outputs[0]: op.inputs[0] for op in ops if op.kind == "rmsnorm"}
     for op in ops:
         if op.kind in ("rope_append", *GATED_UNITS.values()):
             made = [normed.get(value, value) for value in op.inputs]
-            views.update(_side_by_side(made, widths))
+            for value, view in _side_by_side(op, made, widths).items():
+                if views.setdefault(value, view) != view:
+                    raise UnsupportedModelError(
+                        f"{op.name}: {value!r:.200} already lies beside other values: let another "
+                        "linear layer make it"
+                    )
             # Queries and keys that are normalised whole stay where they were made.
             views |= {value: views[it] for value, it in zip(op.inputs, made, strict=True)}
     for op in ops:
@@ -73,7 +91,11 @@ def assign_views(ops: Sequence[Op], widths: Mapping[str, int]) -> dict[str, View
     return views
 
 
-def _side_by_side(values: Sequence[str], widths: Mapping[str, int]) -> dict[str, View]:
+def _side_by_side(op: Op, values: Sequence[str], widths: Mapping[str, int]) -> dict[str, View]:
+    if len(set(values)) < len(values):
+        raise UnsupportedModelError(
+            f"{op.name} reads one value twice; its values lie side by side and must be different"
+        )
     columns = [0]
     for value in values:
         columns.append(columns[-1] + padded(widths[value]))

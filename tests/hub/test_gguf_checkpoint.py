@@ -235,6 +235,29 @@ def test_a_tokenizer_of_nonsense_is_refused_by_name() -> None:
         generation_config({"tokenizer.ggml.eot_token_id": ["a"]})
 
 
+@pytest.mark.parametrize(
+    ("pre", "said", "begins"),
+    [("llama-bpe", None, True), ("llama-bpe", False, False), ("smollm", None, False)],
+)
+def test_llama_3_begins_with_bos_unless_the_file_says_no(
+    pre: str, said: bool | None, begins: bool
+) -> None:
+    metadata: dict[str, object] = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": ["<s>", "a", "b", "ab"],
+        "tokenizer.ggml.token_type": [3, 1, 1, 1],
+        "tokenizer.ggml.merges": ["a b"],
+        "tokenizer.ggml.bos_token_id": 0,
+    }
+    if said is not None:
+        metadata["tokenizer.ggml.add_bos_token"] = said
+
+    assert (tokenizer_json(metadata)["post_processor"] is not None) == begins
+    with pytest.raises(CheckpointError, match="add_bos_token of the GGUF metadata is 'false'"):
+        tokenizer_json(metadata | {"tokenizer.ggml.add_bos_token": "false"})
+
+
 def test_a_tensor_that_is_not_there_is_named(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf")
     with (
@@ -270,6 +293,40 @@ def test_source_licence_and_revision_describe_the_file(tmp_path: Path) -> None:
         assert checkpoint.source == "tiny.gguf"
         assert checkpoint.licence == "mit"
         assert checkpoint.revision != other.revision
+
+
+def test_other_weights_under_the_same_header_are_another_revision(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path)
+    with GgufCheckpoint(path) as checkpoint:
+        before = checkpoint.revision
+        norm = checkpoint.read("model.norm.weight").tobytes()
+    content = path.read_bytes()
+    assert content.count(norm) == 1
+    path.write_bytes(content.replace(norm, bytes(len(norm))))
+
+    with GgufCheckpoint(path) as checkpoint:
+        assert checkpoint.revision != before
+
+
+def test_one_weight_under_two_names_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path, extra={"model.norm.weight": np.ones(HIDDEN, np.float32)})
+
+    with pytest.raises(CheckpointError, match=r"holds 'model.norm.weight' twice"):
+        GgufCheckpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("said", "factor"), [({}, 4.0), ({"llama.rope.scaling.type": "none"}, None)], ids=str
+)
+def test_a_factor_without_a_type_scales_linearly(
+    said: dict[str, object], factor: float | None
+) -> None:
+    rope = rope_parameters("llama", {"llama.rope.scaling.factor": 4.0} | said, 16, {})
+
+    assert rope.get("factor") == factor
+    assert rope["rope_type"] == ("default" if factor is None else "linear")
 
 
 # sha256 of float32 rows that gguf's own reader gives; the query's un-permuted by reshaping.

@@ -232,6 +232,19 @@ def test_the_revision_changes_with_the_config(tmp_path: Path) -> None:
         assert one.revision != two.revision
 
 
+def test_the_revision_changes_with_the_weights(tmp_path: Path) -> None:
+    write_safetensors(tmp_path)
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        before = checkpoint.revision
+    (file,) = tmp_path.glob("*.safetensors")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+
+    with SafetensorsCheckpoint(tmp_path) as checkpoint:
+        assert checkpoint.revision != before
+
+
 def test_tokenizer_files_are_copied_with_template_and_every_eos(tmp_path: Path) -> None:
     model, target = tmp_path / "model", tmp_path / "converted"
     write_safetensors(model)

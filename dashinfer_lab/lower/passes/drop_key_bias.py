@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dashinfer_lab.errors import UnsupportedModelError
-from dashinfer_lab.lower.ops import Op, maker
+from dashinfer_lab.lower.ops import Op, consumers, maker
 
 __all__ = ["drop_key_bias"]
 
@@ -18,7 +18,8 @@ __all__ = ["drop_key_bias"]
 def drop_key_bias(ops: Sequence[Op]) -> list[Op]:
     """Take the bias from every linear that makes keys which turn; name it in their attention.
 
-    Raises UnsupportedModelError where the angle of a position is not the same for all requests.
+    Raises UnsupportedModelError where the angle of a position is not the same for all requests,
+    and where something else reads the keys.
     """
     result = list(ops)
     for append in ops:
@@ -35,6 +36,11 @@ def drop_key_bias(ops: Sequence[Op]) -> list[Op]:
             raise UnsupportedModelError(
                 f"{append.name}: biased keys turn by a base that follows the prompt, which "
                 "int8 cannot keep apart: give kv_cache_dtype='bf16'"
+            )
+        if len(consumers(result, append.inputs[1])) > 1:
+            raise UnsupportedModelError(
+                f"{append.name}: what else reads its biased keys would miss the bias, which int8 "
+                "keeps apart: give kv_cache_dtype='bf16'"
             )
         kept = tuple(None if i == place else b for i, b in enumerate(linear["biases"]))
         reader = next(op for op in result if op.inputs[:1] == append.outputs[:1])

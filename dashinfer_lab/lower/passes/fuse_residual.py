@@ -17,7 +17,7 @@ def fuse_residual(ops: Sequence[Op]) -> list[Op]:
             linear = maker(result, product)
             if linear is None or linear.kind != "linear" or linear["residual"]:
                 continue
-            if len(consumers(result, product)) > 1:
+            if product == residual or len(consumers(result, product)) > 1:
                 continue
             attributes = {**linear.attributes, "residual": True}
             inputs = (*linear.inputs, residual)

@@ -1,7 +1,8 @@
 """Linear layers that read one input and lie side by side in the weights file -> one linear.
 
-Only those that one operation reads: q, k and v, or gate and up, but not all five where attention
-and MLP share their input (Chowdhery et al. 2022), since these lie in two buffers.
+Only those that one operation reads side by side, in its order: q, k and v, or gate and up, but not
+all five where attention and MLP share their input (Chowdhery et al. 2022), since these lie in two
+buffers.
 
 q, k, v and gate, up are stored adjacent by `convert`, so fusing needs no repacking; where they are
 not (another group size, a column count that is no multiple of a panel) they stay apart.
@@ -10,10 +11,11 @@ not (another group size, a column count that is no multiple of a panel) they sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 
 from dashinfer_lab.graph.weights import StoredTensor
-from dashinfer_lab.lower.ops import Op, Weight, consumers, replaced
+from dashinfer_lab.lower.ops import GATED_UNITS, Op, Weight, maker, replaced
 from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["fuse_siblings"]
@@ -22,22 +24,21 @@ __all__ = ["fuse_siblings"]
 def fuse_siblings(ops: Sequence[Op], tensors: Mapping[str, StoredTensor]) -> list[Op]:
     """Fuse every run of adjacent sibling linears."""
     result = list(ops)
-    groups: dict[tuple[str, str], list[Op]] = {}
-    for op in ops:
-        if op.kind == "linear" and not op["residual"]:
-            groups.setdefault((op.inputs[0], _reader(ops, op.outputs[0])), []).append(op)
-    for siblings in groups.values():
-        if len(siblings) > 1 and _fusable(siblings, tensors):
+    for reader in ops:
+        if reader.kind not in ("rope_append", *GATED_UNITS.values()):
+            continue
+        values = [_made(ops, value) for value in reader.inputs]
+        siblings = [op for op in map(partial(maker, ops), dict.fromkeys(values)) if op is not None]
+        whole = all(any(op is other for other in result) for op in siblings)
+        if len(siblings) > 1 and whole and _fusable(siblings, tensors):
             result = replaced(result, siblings, _fused(siblings))
     return _in_dataflow_order(result)
 
 
-def _reader(ops: Sequence[Op], value: str) -> str:
-    """What reads `value`, perhaps normalised: it lies beside the other inputs of that one alone."""
-    readers = consumers(ops, value)
-    if readers and readers[0].kind == "rmsnorm":
-        readers = consumers(ops, readers[0].outputs[0])
-    return readers[0].name if readers else ""
+def _made(ops: Sequence[Op], value: str) -> str:
+    """What `value` was before it was normalised where it lies."""
+    norm = maker(ops, value)
+    return norm.inputs[0] if norm is not None and norm.kind == "rmsnorm" else value
 
 
 def _fused(siblings: list[Op]) -> Op:
@@ -53,6 +54,10 @@ def _fused(siblings: list[Op]) -> Op:
 
 
 def _fusable(siblings: list[Op], tensors: Mapping[str, StoredTensor]) -> bool:
+    if any(op.kind != "linear" or op["residual"] for op in siblings):
+        return False
+    if len({op.inputs[0] for op in siblings}) > 1:
+        return False
     weights: list[Weight] = [weight for op in siblings for weight in op["weights"]]
     biases = [bias is None for op in siblings for bias in op["biases"]]
     if any(weight.n % PANEL_WIDTH for weight in weights[:-1]) or len(set(biases)) > 1:
@@ -61,7 +66,8 @@ def _fusable(siblings: list[Op], tensors: Mapping[str, StoredTensor]) -> bool:
 
 
 def _adjacent(left: Weight, right: Weight, tensors: Mapping[str, StoredTensor]) -> bool:
-    if (left.format, left.k, left.group_size) != (right.format, right.k, right.group_size):
+    kinds = [(w.format, w.k, w.group_size, w.activation_bits) for w in (left, right)]
+    if kinds[0] != kinds[1]:
         return False
     pairs = [(left.panels, right.panels), (left.scale, right.scale), (left.minimum, right.minimum)]
     for before, after in pairs:

@@ -17,7 +17,7 @@ def fuse_swiglu(ops: Sequence[Op]) -> list[Op]:
             gate = maker(result, activated)
             if gate is None or gate.kind not in GATED_UNITS:
                 continue
-            if len(consumers(result, activated)) > 1:
+            if up == activated or len(consumers(result, activated)) > 1:
                 continue
             inputs = (gate.inputs[0], up)
             kind = GATED_UNITS[gate.kind]

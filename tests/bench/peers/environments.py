@@ -29,7 +29,8 @@ def installed(recipe: Recipe, folder: Path, python: str, minutes: float) -> Path
     place = folder / recipe.name
     environment = place / "env"
     stamp, interpreter = environment / _STAMP, environment / "bin" / "python"
-    digest = hashlib.sha256(repr((recipe.requirements, recipe.options)).encode()).hexdigest()
+    made_of = recipe.requirements, recipe.options, recipe.environment
+    digest = hashlib.sha256(repr(made_of).encode()).hexdigest()
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == digest:
         return interpreter
     place.mkdir(parents=True, exist_ok=True)

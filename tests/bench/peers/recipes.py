@@ -65,7 +65,8 @@ RECIPES: Final = (
         ("Q8_0", "Q4_0"),
         ("llama-cpp-python", "numpy"),
         # Built here for this processor, not taken as a wheel for any.
-        options=("--no-binary", "llama-cpp-python"),
+        # A wheel that pip built and kept for another instruction set would be taken unasked.
+        options=("--no-cache-dir", "--no-binary", "llama-cpp-python"),
         environment=(("CMAKE_ARGS", "-DGGML_NATIVE=ON"),),
         avx2_build=(
             (
