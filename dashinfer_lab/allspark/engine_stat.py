@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 from dashinfer_lab.events import StepEvent
 from dashinfer_lab.llm import LLM
 
-__all__ = ["AsEngineStat", "StepRates", "engine_stat"]
+__all__ = ["AsEngineStat", "StepRates", "TokenTally", "engine_stat"]
 
 _LATEST_STEPS: Final = 256
 
@@ -18,7 +19,8 @@ _LATEST_STEPS: Final = 256
 class AsEngineStat:
     """A span is a page of the cache; pool sizes are bytes of the cache, rates tokens a second.
 
-    Rates are over the latest steps, while they ran.
+    Rates are over the latest steps, while they ran. total_generated_token: tokens drawn, the one
+    that a prompt ends with among them; of a request that was dropped, those until then.
     """
 
     model_name: str
@@ -56,6 +58,20 @@ class AsEngineStat:
         return "\n".join(f"{name} = {value}" for name, value in self.ToMap().items())
 
 
+class TokenTally:
+    """Counts tokens; any thread may add, also within a collection of garbage."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        # A collection may come within an addition, and drop a queue that adds.
+        self._lock: Final = threading.RLock()
+
+    def add(self, num_tokens: int) -> None:
+        """Count so many more."""
+        with self._lock:
+            self.total += num_tokens
+
+
 class StepRates:
     """Subscribes to steps and keeps the latest; written by the engine's thread alone."""
 
@@ -77,7 +93,9 @@ class StepRates:
         return decoded / seconds, (decoded + prefilled) / seconds
 
 
-def engine_stat(model_name: str, llm: LLM, rates: StepRates) -> AsEngineStat:
+def engine_stat(
+    model_name: str, llm: LLM, rates: StepRates, num_generated_tokens: int
+) -> AsEngineStat:
     """Read a model's figures now."""
     stats, memory = llm.engine.stats(), llm.memory()
     page_bytes = memory.kv_bytes // stats.num_pages
@@ -98,7 +116,7 @@ def engine_stat(model_name: str, llm: LLM, rates: StepRates) -> AsEngineStat:
         running_request=stats.num_running,
         total_device_memory_pool_size=memory.kv_bytes,
         used_device_memory_pool_size=stats.num_pages_used * page_bytes,
-        total_generated_token=stats.num_decode_tokens,
+        total_generated_token=num_generated_tokens,
         total_prefill_token=stats.num_prefill_tokens,
         generate_token_persec=generated,
         process_token_persec=processed,

@@ -12,6 +12,8 @@ misses none; after `sync_request` it comes at once.
 from __future__ import annotations
 
 import threading
+import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -74,10 +76,15 @@ class GeneratedElements:
 class ResultQueue:
     """Several consumers share the tokens. Dropped together with its handle, it cancels the request.
 
-    Of a request that was refused, every Get raises the reason.
+    Of a request that was refused, every Get raises the reason. tally: called with the tokens that
+    were received, as they are.
     """
 
-    def __init__(self, handle: RequestHandle | DashInferLabError) -> None:
+    def __init__(
+        self,
+        handle: RequestHandle | DashInferLabError,
+        tally: Callable[[int], None] | None = None,
+    ) -> None:
         self._pending: Final[list[TokenEvent]] = []
         self._num_drawn = 0
         self._last: TokenEvent | None = None
@@ -89,6 +96,10 @@ class ResultQueue:
             self._last = TokenEvent(None, "", finish_reason="error", error=handle)
         else:
             self._handle = handle
+        self._tally: Final = tally
+        if self._handle is not None and tally is not None:
+            settle = weakref.finalize(self, _settle, self._handle, tally)
+            settle.atexit = False  # at exit the engine closes anyway
 
     def Get(self) -> GeneratedElements | None:
         """Wait for new tokens and take all there are; None after the last. Raises its error."""
@@ -203,6 +214,8 @@ class ResultQueue:
                     if event.token_id is not None:
                         self._pending.append(event)
                         self._num_drawn += 1
+                        if self._tally is not None:
+                            self._tally(1)
                     if event.finish_reason is not None:
                         self._last = event
                     self._changed.notify_all()
@@ -230,6 +243,15 @@ class ResultQueue:
 
     def __repr__(self) -> str:
         return f"<ResultQueue {self.GenerateStatus().name}: {self._num_drawn} tokens>"
+
+
+def _settle(handle: RequestHandle, tally: Callable[[int], None]) -> None:
+    """End the request of a queue that is gone, and count the tokens that it never received."""
+    handle.cancel()
+    with suppress(TimeoutError, DashInferLabError):
+        while (event := handle.get(0)) is not None:
+            if event.token_id is not None:
+                tally(1)
 
 
 def _stat_info(metrics: RequestMetrics | None) -> dict[str, float | int | None]:

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dashinfer_lab.allspark.engine_stat import AsEngineStat, StepRates, engine_stat
+from dashinfer_lab.allspark.engine_stat import AsEngineStat, StepRates, TokenTally, engine_stat
 from dashinfer_lab.allspark.generation_config import sampling_params
 from dashinfer_lab.allspark.model_config import AsModelConfig, load_arguments, model_source
 from dashinfer_lab.allspark.prompt_ids import prompt_ids
@@ -44,6 +44,9 @@ class ServedModel:
             weakref.WeakValueDictionary()
         )
         self._naming: Final = threading.Lock()
+        self._tally: Final = TokenTally()
+        # Also of those that are forgotten: a released queue may still be read.
+        self._queues: Final[weakref.WeakSet[ResultQueue]] = weakref.WeakSet()
         self._rates: Final = StepRates()
         self.llm.engine.subscribe(self._rates)
 
@@ -55,8 +58,9 @@ class ServedModel:
         params = sampling_params(config, self.llm.sampling_defaults, len(ids), self._longest)
         with self._naming:
             name = self._name_of(config)
-            queue = ResultQueue(self.llm.engine.submit(ids, params))
+            queue = ResultQueue(self.llm.engine.submit(ids, params), self._tally.add)
             self._requests[name] = queue
+            self._queues.add(queue)
         return RequestId(name, queue)
 
     def find(self, request: object) -> list[ResultQueue] | None:
@@ -85,7 +89,11 @@ class ServedModel:
 
     def stat(self) -> AsEngineStat:
         """Figures of now."""
-        return engine_stat(self.name, self.llm, self._rates)
+        with self._naming:  # adding waits meanwhile
+            queues = tuple(self._queues)
+        for queue in queues:
+            queue.GeneratedLength()  # takes in what was drawn
+        return engine_stat(self.name, self.llm, self._rates, self._tally.total)
 
     def _encoded(self, text: str) -> list[int]:
         if self.llm.tokenizer is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -78,6 +79,35 @@ def test_who_waits_beside_another_gets_what_that_one_receives() -> None:
     assert element is not None
     assert element.ids_from_generate == [6]
     assert synced.result(10) is AsStatus.ALLSPARK_SUCCESS
+
+
+class Drawn:
+    """Has two tokens at once, and no more as yet."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._events = [TokenEvent(5, ""), TokenEvent(6, "")]
+
+    def get(self, timeout: float | None = None) -> TokenEvent:
+        if not self._events:
+            raise TimeoutError(timeout)
+        return self._events.pop()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@pytest.mark.parametrize("received", [False, True])
+def test_tokens_of_a_dropped_queue_are_counted_once(received: bool) -> None:
+    drawn, counted = Drawn(), list[int]()
+    queue = ResultQueue(cast("RequestHandle", drawn), counted.append)
+    if received:
+        assert queue.GeneratedLength() == 2
+    del queue
+    gc.collect()
+
+    assert counted == [1, 1]
+    assert drawn.cancelled
 
 
 def test_a_name_made_up_is_none_that_a_caller_gave(engine: Engine) -> None:
