@@ -20,7 +20,8 @@ class AsEngineStat:
     """A span is a page of the cache; pool sizes are bytes of the cache, rates tokens a second.
 
     Rates are over the latest steps, while they ran. total_generated_token: tokens drawn, the one
-    that a prompt ends with among them; of a request that was dropped, those until then.
+    that a prompt ends with among them; of a request that was dropped, those received until
+    then.
     """
 
     model_name: str

@@ -12,7 +12,6 @@ misses none; after `sync_request` it comes at once.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -97,9 +96,6 @@ class ResultQueue:
         else:
             self._handle = handle
         self._tally: Final = tally
-        if self._handle is not None and tally is not None:
-            settle = weakref.finalize(self, _settle, self._handle, tally)
-            settle.atexit = False  # at exit the engine closes anyway
 
     def Get(self) -> GeneratedElements | None:
         """Wait for new tokens and take all there are; None after the last. Raises its error."""
@@ -243,15 +239,6 @@ class ResultQueue:
 
     def __repr__(self) -> str:
         return f"<ResultQueue {self.GenerateStatus().name}: {self._num_drawn} tokens>"
-
-
-def _settle(handle: RequestHandle, tally: Callable[[int], None]) -> None:
-    """End the request of a queue that is gone, and count the tokens that it never received."""
-    handle.cancel()
-    with suppress(TimeoutError, DashInferLabError):
-        while (event := handle.get(0)) is not None:
-            if event.token_id is not None:
-                tally(1)
 
 
 def _stat_info(metrics: RequestMetrics | None) -> dict[str, float | int | None]:
