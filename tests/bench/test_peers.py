@@ -8,11 +8,19 @@ from typing import Any
 
 import pytest
 
+from tests.bench.peers.checkpoint import _for_others
 from tests.bench.peers.environments import LeftOutError, installed
 from tests.bench.peers.measuring import Measured, Plan, measure
 from tests.bench.peers.recipes import OURS, RECIPES, WORKERS, Recipe, chosen, held_to_avx2
 from tests.bench.peers.worker import Worker
 
+_SIZES = {
+    "vocab_size": 37,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+}
 ENGINE = """
 import os, sys, time
 sys.path.insert(0, {workers!r})
@@ -167,3 +175,12 @@ def test_a_worker_runs_with_the_variables_of_its_recipe(tmp_path: Path) -> None:
 
     with Worker(python, script, log, {"HELD_TO": "avx2"}) as running:
         assert running.ask(60, task="open") == {"version": "avx2"}
+
+
+def test_a_checkpoint_for_other_engines_names_its_type_and_heads() -> None:
+    config = {"architectures": ["LlamaForCausalLM"], **_SIZES, "rope_parameters": {"rope_theta": 7}}
+
+    spelled = _for_others(config)
+
+    assert (spelled["model_type"], spelled["head_dim"]) == ("llama", 16)
+    assert spelled["rope_theta"] == 7

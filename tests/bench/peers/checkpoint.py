@@ -42,16 +42,18 @@ def exported(model: str, folder: Path) -> Exported:
             }
             save_file(weights, directory / "model.safetensors", {"format": "pt"})
             checkpoint.write_tokenizer(directory)
-            write_json(directory / "config.json", _in_both_spellings(checkpoint.config))
+            write_json(directory / "config.json", _for_others(checkpoint.config))
         vocab_size = model_config(checkpoint.config).vocab_size
     gguf = source if source.suffix == ".gguf" else None
     return Exported(source, gguf, directory, fingerprint, vocab_size)
 
 
-def _in_both_spellings(config: Mapping[str, object]) -> dict[str, object]:
-    """Say float32, and the rotary base as transformers 4 does, too."""
+def _for_others(config: Mapping[str, object]) -> dict[str, object]:
+    """Name the model's type and heads, say float32, and the rotary base as transformers 4 does."""
+    model = model_config(config)
+    named = {"model_type": model.model_type, "head_dim": model.head_dim}
+    spelled = {**named, **config, "dtype": "float32", "torch_dtype": "float32"}
     rope = config.get("rope_parameters")
-    spelled = {**config, "dtype": "float32", "torch_dtype": "float32"}
     if isinstance(rope, dict) and "rope_theta" in rope:
         spelled.setdefault("rope_theta", rope["rope_theta"])
     return spelled
