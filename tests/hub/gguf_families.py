@@ -209,6 +209,7 @@ def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     partial = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
     if partial is None:
         partial = 0.5 if config["model_type"] in ("glm", "chatglm") else 1.0
+    kind = {"linear": "linear", "yarn": "yarn"}.get(scaling.get("rope_type", scaling.get("type")))
     sizes = {
         "vocab_size": VOCAB,
         "context_length": first("max_position_embeddings", "seq_length"),
@@ -224,10 +225,8 @@ def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
         "rope.freq_base": float(
             rope.get("rope_theta") or first("rope_theta") or 10000 * config.get("rope_ratio", 1)
         ),
-        "rope.scaling.type": {"linear": "linear", "yarn": "yarn"}.get(
-            scaling.get("rope_type", scaling.get("type"))
-        ),
-        "rope.scaling.factor": scaling.get("factor"),
+        "rope.scaling.type": kind,
+        "rope.scaling.factor": scaling.get("factor") if kind else None,
         "rope.scaling.original_context_length": scaling.get("original_max_position_embeddings"),
         "expert_count": first("num_local_experts", "num_experts"),
         "expert_used_count": first("num_experts_per_tok"),
