@@ -9,14 +9,11 @@ import pytest
 
 from dashinfer_lab import LLM
 from dashinfer_lab.config import ModelConfig
-from dashinfer_lab.convert import Artifact, convert
+from dashinfer_lab.convert import Artifact
 from dashinfer_lab.graph import GraphBuilder, Value
-from dashinfer_lab.hub import families, model_config
 from dashinfer_lab.lower import lowered_ops
-from dashinfer_lab.models import Family, build_graph, register, registry
-from dashinfer_lab.quantize import Scheme
-from tests.convert.memory_checkpoint import MemoryCheckpoint
 from tests.convert.test_onnxruntime import Runtime
+from tests.lower.made_family import converted
 
 CONFIG = {
     "architectures": ["ParallelForCausalLM"],
@@ -43,18 +40,7 @@ def parallel(g: GraphBuilder, c: ModelConfig) -> Value:
 
 @pytest.fixture
 def artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifact:
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setattr(registry, "_MODELS", dict(registry._MODELS))
-    register(Family("parallel", "ParallelForCausalLM"))(parallel)
-    rng = np.random.default_rng(3)
-    weights = build_graph(model_config(CONFIG), Scheme.parse("fp32")).weights
-    tensors = {
-        each.name: (rng.standard_normal(each.shape) / each.shape[-1] ** 0.5).astype(np.float32)
-        for each in weights
-    }
-    converted = convert(MemoryCheckpoint(CONFIG, tensors), tmp_path / "converted", "fp32")
-    (converted.directory / "tokenizer.json").unlink()
-    return converted
+    return converted(parallel, CONFIG, tmp_path / "converted", monkeypatch)
 
 
 def test_the_two_blocks_are_each_one_linear_and_right(artifact: Artifact) -> None:

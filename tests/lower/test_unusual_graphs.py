@@ -10,14 +10,10 @@ import pytest
 
 from dashinfer_lab import LLM
 from dashinfer_lab.config import ModelConfig
-from dashinfer_lab.convert import convert
 from dashinfer_lab.errors import ArtifactError, UnsupportedModelError
 from dashinfer_lab.graph import GraphBuilder, Value
-from dashinfer_lab.hub import families, model_config
-from dashinfer_lab.models import Family, build_graph, register, registry
-from dashinfer_lab.quantize import Scheme
-from tests.convert.memory_checkpoint import MemoryCheckpoint
 from tests.convert.test_onnxruntime import Runtime
+from tests.lower.made_family import converted
 
 CONFIG = {
     "architectures": ["UnusualForCausalLM"],
@@ -108,18 +104,8 @@ def largest_error(
             x = mlp(g, c, x, g.rmsnorm("norm2", x, eps=c.norm_eps))
         return head(g, c, g.rmsnorm("model.norm", x, eps=c.norm_eps))
 
-    monkeypatch.setattr(families, "_added", {})
-    monkeypatch.setattr(registry, "_MODELS", dict(registry._MODELS))
-    register(Family("unusual", "UnusualForCausalLM"))(unusual)
-    rng = np.random.default_rng(3)
-    weights = build_graph(model_config(CONFIG), Scheme.parse("fp32")).weights
-    tensors = {
-        each.name: (rng.standard_normal(each.shape) / each.shape[-1] ** 0.5).astype(np.float32)
-        for each in weights
-    }
-    artifact = convert(MemoryCheckpoint(CONFIG, tensors), tmp_path / "converted", "fp32")
-    (artifact.directory / "tokenizer.json").unlink()
-    ids = rng.integers(37, size=21)
+    artifact = converted(unusual, CONFIG, tmp_path / "converted", monkeypatch)
+    ids = np.random.default_rng(5).integers(37, size=21)
     runtime = Runtime(artifact)
     expected, _ = runtime.step(ids, 0, runtime.empty())
     with LLM(artifact.directory, threads=2) as llm:
