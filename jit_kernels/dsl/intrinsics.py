@@ -79,14 +79,18 @@ def fma(a: Value[F32], b: Value[F32], c: Value[F32]) -> Value[F32]:
     return Value(result, F32, lanes)
 
 
+ROUNDING_SHIFT = 12582912.0
+"""1.5 * 2**23: added to a small number, it leaves rint of it in the lowest bits."""
+ROUNDING_SHIFT_BITS = 0x4B400000
+
+
 def round_to_int(x: Value[F32]) -> Value[I32]:
     """Nearest integer, ties to even; |x| must be below 2**22.
 
     Adding 1.5 * 2**23 leaves the integer in the low bits of the mantissa: two instructions on
     every machine, where `rint` is a library call without SSE4.1.
     """
-    shifted = x + 12582912.0
-    return shifted.bits_as(I32) - 0x4B400000
+    return (x + ROUNDING_SHIFT).bits_as(I32) - ROUNDING_SHIFT_BITS
 
 
 def half_to_f32(bits: Value[U16]) -> Value[F32]:

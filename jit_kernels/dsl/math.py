@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jit_kernels.dsl.intrinsics import float_absolute, fma, sqrt
+from jit_kernels.dsl.intrinsics import (
+    ROUNDING_SHIFT,
+    ROUNDING_SHIFT_BITS,
+    float_absolute,
+    fma,
+    sqrt,
+)
 from jit_kernels.dsl.values import Value, constant, maximum, minimum, select
 from jit_kernels.types import F32, I32, U16, U32
 
@@ -49,8 +55,6 @@ _LOG_POLYNOMIAL = (
     3.3333331174e-1,
 )
 _SQRT_HALF = 0.70710678
-_SHIFT = 12582912.0  # 1.5 * 2**23: added to a small number, it leaves rint of it in the lowest bits
-_SHIFT_BITS = 0x4B400000
 _EXP_LOWEST = -87.33654
 _EXP_HIGHEST = 88.72283
 
@@ -65,7 +69,7 @@ def exp(x: Value[F32]) -> Value[F32]:
     number = _numbers_like(x)
     clamped = minimum(maximum(x, number(_EXP_LOWEST)), number(_EXP_HIGHEST))
     shifted, mantissa = _shifted_power_and_mantissa(clamped)
-    quotient = shifted.bits_as(I32) - _SHIFT_BITS
+    quotient = shifted.bits_as(I32) - ROUNDING_SHIFT_BITS
     # 2**quotient in two factors: quotient reaches 128, whose exponent field would overflow.
     half = quotient >> 1
     result = mantissa * _power_of_two(half) * _power_of_two(quotient - half)
@@ -87,10 +91,10 @@ def _exp_between(x: Value[F32]) -> Value[F32]:
 
 
 def _shifted_power_and_mantissa(x: Value[F32]) -> tuple[Value[F32], Value[F32]]:
-    """_SHIFT + q, whose lowest bits are those of q, and e**x / 2**q, with q = rint(x / ln 2)."""
+    """ROUNDING_SHIFT + q, whose lowest bits are those of q = rint(x / ln 2), and e**x / 2**q."""
     number = _numbers_like(x)
-    shifted = x * number(_LOG2_E) + number(_SHIFT)
-    power = shifted - number(_SHIFT)
+    shifted = x * number(_LOG2_E) + number(ROUNDING_SHIFT)
+    power = shifted - number(ROUNDING_SHIFT)
     rest = fma(power, number(-_LN2_HIGH), x)
     rest = fma(power, number(-_LN2_LOW), rest)
     polynomial = number(_EXP_POLYNOMIAL[0])

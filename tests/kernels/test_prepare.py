@@ -45,7 +45,7 @@ def check(actual: reference.Prepared, expected: reference.Prepared) -> None:
 
 @each_isa
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n", [*SIZES, 1024, 1025, 2130])  # pieces of a row are of 1,024
 def test_one_row_has_the_bits_of_the_reference(isa: Isa, form: str, n: int) -> None:
     x = rows_of(1, n)
 
