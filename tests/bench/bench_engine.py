@@ -10,7 +10,7 @@ mixed    64 requests, log-normal around 128 in and 128 out, 16 at a time, agains
          against the time that the measured rates of prefill and decode would take; once for callers
          that wait for whole answers, once for such that read the tokens as they come
 gap      time between tokens of 8 decoders while a prompt of 8,000 tokens prefills, against theirs
-         alone before and after
+         alone: every so many steps the prompt is sent anew, and finds what it had in the cache
 short    time to first token of 64 tokens alone, beside 8 decoders, and beside a long prompt as well
 
 Each takes one to two minutes with a model of 135 million parameters on two cores. Ratios are the
@@ -37,6 +37,9 @@ from dashinfer_lab.events import StepEvent
 
 _SLOTS: Final = 16
 _KV_BYTES: Final = 3 << 30  # reserved, and touched page by page
+_GAP_LIMIT: Final = 2.5
+_STRETCH_STEPS: Final = 150
+_ALONE_STEPS: Final = 50
 
 
 def say(name: str, value: str) -> None:
@@ -180,37 +183,75 @@ def bench_gap(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
     decoders = [llm.engine.submit(prompts.ids(128), drawn(8000 - 128)) for _ in range(8)]
     for decoder in decoders:
         decoder.get()
-    before, worst_before = _gap_alone(llm)
-    with watched(llm) as mixed:
-        seconds = first_token_seconds(llm, prompts.ids(num_tokens))
-    after, worst_after = _gap_alone(llm)
+    long_prompt, gaps = prompts.ids(num_tokens), _Gaps()
+    before, is_done = _gaps_alone(llm), False
+    while not is_done:
+        is_done, steps = _some_of_prompt(llm, long_prompt)
+        after = _gaps_alone(llm)
+        gaps.add(steps, before, after)
+        before = after
     for decoder in decoders:
         decoder.cancel()
-    mixed_gaps = [gap for gap, e in _gaps(mixed) if e.num_prefill_tokens and e.num_decode_tokens]
-    # Decoders' own contexts grow meanwhile, and what they take alone with them.
-    growth = (after - before) / len(mixed_gaps)
-    ratios = sorted(gap / (before + growth * step) for step, gap in enumerate(mixed_gaps))
-    off = [e.run_seconds / e.predicted_seconds for e in mixed if e.predicted_seconds is not None]
-    say("gap: 8 decoders alone, median", f"{before * 1e3:8.1f} ms, {after * 1e3:.1f} ms after")
-    worst = max(worst_before / before, worst_after / after)
-    say("gap: 8 decoders alone, longest of 100", f"{worst:8.2f} × their median")
-    say(f"gap: while {num_tokens} tokens prefill, median", f"{median(ratios):8.2f} × (2.5)")
-    say(f"gap: while {num_tokens} tokens prefill, p99", f"{ratios[int(len(ratios) * 0.99)]:8.2f} ×")
-    say(f"gap: while {num_tokens} tokens prefill, longest", f"{ratios[-1]:8.2f} ×")
-    say("gap: the long prompt's first token", f"{seconds:8.2f} s")
-    say("gap: steps took, of what was predicted, median", f"{median(off):8.1%}")
+    gaps.say(f"gap: while {num_tokens} tokens prefill")
 
 
-def _gap_alone(llm: LLM) -> tuple[float, float]:
-    """Seconds between tokens of decoders alone, median and longest.
+@dataclass
+class _Gaps:
+    """Seconds between tokens of decoders beside a prompt, stretch by stretch, in medians alone.
 
-    A call's time is shared among the tokens that it draws.
+    A stretch's own are those just before and after it: decoders' contexts grow, and a machine's
+    speed changes, within what a long prompt takes.
     """
+
+    medians_alone: list[float] = field(default_factory=list[float])
+    alone: list[float] = field(default_factory=list[float])
+    beside: list[float] = field(default_factory=list[float])
+    seconds: float = 0.0
+    off: list[float] = field(default_factory=list[float])
+
+    def add(self, steps: Sequence[StepEvent], before: list[float], after: list[float]) -> None:
+        begin, end = median(before), median(after)
+        self.medians_alone += [begin, end]
+        self.alone += [gap / end for gap in after]
+        mixed = [gap for gap, e in _gaps(steps) if e.num_prefill_tokens and e.num_decode_tokens]
+        share = (end - begin) / max(len(mixed), 1)
+        self.beside += [gap / (begin + share * step) for step, gap in enumerate(mixed)]
+        self.seconds += sum(mixed)
+        predicted = [(e.run_seconds, e.predicted_seconds) for e in steps]
+        self.off += [took / foretold for took, foretold in predicted if foretold is not None]
+
+    def say(self, name: str) -> None:
+        first, last = self.medians_alone[0], self.medians_alone[-1]
+        say("gap: 8 decoders alone, median", f"{first * 1e3:8.1f} ms, {last * 1e3:.1f} ms after")
+        for who, ratios in ("alone", sorted(self.alone)), (name, sorted(self.beside)):
+            for share in (0.5, 0.99, 0.999):
+                value = ratios[int(len(ratios) * share)]
+                say(f"{who}, p{share * 100:g} of {len(ratios)}", f"{value:8.2f} ×")
+            say(f"{who}, longest", f"{ratios[-1]:8.2f} ×")
+        over = sum(ratio >= _GAP_LIMIT for ratio in self.beside)
+        say(f"{name}, of {_GAP_LIMIT} or more", f"{over:8d}")
+        say(f"{name}, time in all", f"{self.seconds:8.2f} s")
+        say("gap: steps took, of what was predicted, median", f"{median(self.off):8.1%}")
+
+
+def _some_of_prompt(llm: LLM, ids: list[int]) -> tuple[bool, list[StepEvent]]:
+    """Whether a prompt came to its end within some steps, and the steps; what it had is kept."""
+    with watched(llm) as steps:
+        handle = llm.engine.submit(ids, drawn(1))
+        while len(steps) < _STRETCH_STEPS and not handle.ended:
+            time.sleep(0.005)
+        is_done = handle.ended
+        handle.cancel()
+    return is_done, steps
+
+
+def _gaps_alone(llm: LLM) -> list[float]:
+    """Seconds between tokens of decoders alone; a call's time is shared among what it draws."""
     with watched(llm) as events:
-        while sum(e.num_decode_tokens / e.num_requests for e in events) < 100:
-            time.sleep(0.01)
-    gaps = [gap * e.num_requests / e.num_decode_tokens for gap, e in _gaps(events[1:])]
-    return median(gaps), max(gaps)
+        while sum(e.num_decode_tokens / e.num_requests for e in events) < _ALONE_STEPS:
+            time.sleep(0.005)
+    alone = [(gap, e) for gap, e in _gaps(events[1:]) if _only_decodes(e)]
+    return [gap * e.num_requests / e.num_decode_tokens for gap, e in alone]
 
 
 def bench_short(llm: LLM, prompts: Prompts, num_tokens: int) -> None:
