@@ -20,7 +20,7 @@ __all__ = ["select_attention", "select_rope_append"]
 
 
 def select_rope_append(calls: Calls, op: Op) -> None:
-    """Rotate q into a buffer of its own, k and v into the pages; normalise first where asked.
+    """Rotate q, and k and v into the pages; normalise first where asked.
 
     Raises UnsupportedModelError.
     """

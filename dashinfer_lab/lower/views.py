@@ -6,6 +6,7 @@ made by one linear. Knows nothing of kernels' operands.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -70,6 +71,7 @@ def assign_views(ops: Sequence[Op], widths: Mapping[str, int]) -> dict[str, View
     """
     views = _Views()
     normed = {op.outputs[0]: op.inputs[0] for op in ops if op.kind == "rmsnorm"}
+    num_readers = Counter(value for op in ops for value in op.inputs)
     for op in ops:
         if op.kind in ("rope_append", *GATED_UNITS.values()):
             made = [normed.get(value, value) for value in op.inputs]
@@ -81,6 +83,8 @@ def assign_views(ops: Sequence[Op], widths: Mapping[str, int]) -> dict[str, View
                     )
             # Queries and keys that are normalised whole stay where they were made.
             views |= {value: views[it] for value, it in zip(op.inputs, made, strict=True)}
+            if op.kind == "rope_append" and num_readers[op.inputs[0]] == 1:
+                views[op.outputs[0]] = views[op.inputs[0]]  # queries turn where they lie
     for op in ops:
         if op.kind in ("rmsnorm", *GATED_UNITS.values()):
             continue  # written as prepared activations only

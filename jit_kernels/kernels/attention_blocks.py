@@ -43,6 +43,7 @@ __all__ = [
     "Block",
     "Seen",
     "Tile",
+    "find_highest",
     "merge_weights",
     "score_keys",
     "softmax_row",
@@ -174,7 +175,7 @@ def score_keys(
             scores[index(row * SEGMENT_SIZE + v * VECTOR_LANES)] = total.get()
 
 
-def softmax_row(
+def find_highest(
     tile: Tile,
     query: Value[I64],
     scoring: Scoring,
@@ -183,13 +184,11 @@ def softmax_row(
     position: Value[I64],
     pages: Pages,
 ) -> None:
-    """Turn a query's products in `span` into e^(s - m) and merge (m, l) into the state.
+    """Turn a query's products in `span` into scores and keep m, the largest, for `softmax_row`.
 
-    Others of the vectors that hold them become 0; values' scales are multiplied in. `position`
-    counts from the segment's start.
+    `position` counts from the segment's start.
     """
     row = tile.scores + query * SEGMENT_SIZE
-    begin = scoring.first_vector(span)
     num_full = span.end // VECTOR_LANES * VECTOR_LANES
     highest = RunningMax(F32, _MINUS_INFINITY)
 
@@ -201,13 +200,22 @@ def softmax_row(
         row[at] = score
         highest.update(score)
 
-    for at in loop(begin, num_full, VECTOR_LANES):
+    for at in loop(scoring.first_vector(span), num_full, VECTOR_LANES):
         take(at, last=False)
     with when(num_full < span.end):
         take(num_full, last=True)
-    m = highest.value()
+    tile.new_weight[query] = highest.value()
+
+
+def softmax_row(tile: Tile, query: Value[I64], scoring: Scoring, span: Span, pages: Pages) -> None:
+    """Turn a query's scores in `span` into e^(s - m) and merge (m, l) into the state.
+
+    Others of the vectors that hold them become 0; values' scales are multiplied in. All queries
+    have found their m by then: one after the other, each would wait for it.
+    """
+    row, m = tile.scores + query * SEGMENT_SIZE, tile.new_weight[query]
     total = Variable(zeros(F32))
-    for at in loop(begin, span.end, VECTOR_LANES):
+    for at in loop(scoring.first_vector(span), span.end, VECTOR_LANES):
         probability = exp_nonpositive(row.vector(at) - broadcast(m))
         row[at] = probability
         if pages.layout.has_scales:

@@ -15,6 +15,7 @@ from jit_kernels.kernels.attention_blocks import (
     Block,
     Seen,
     Tile,
+    find_highest,
     score_keys,
     softmax_row,
     weigh_values,
@@ -66,7 +67,9 @@ def attend_row(
                 score_keys(block, own, keys + key, target, tile.head_dim, ask)
                 _add_key_bias(tile, block, page * PAGE_SIZE + key, scoring)
     for query in loop(heads_per_kv):
-        softmax_row(tile, query, scoring, span, query, position, pages)
+        find_highest(tile, query, scoring, span, query, position, pages)
+    for query in loop(heads_per_kv):
+        softmax_row(tile, query, scoring, span, pages)
     wide = _columns_at_once(isa, tile.head_dim, max(size for _, size in heads))
     for column in loop(0, tile.head_dim, wide * VECTOR_LANES):
         for first, size in heads:
@@ -158,7 +161,11 @@ def attend_tile(
         span = seen_by(query)
         with when(span.is_filled):
             head = query % heads_per_kv
-            softmax_row(tile, query, scoring, span, head, position_of(query), pages)
+            find_highest(tile, query, scoring, span, head, position_of(query), pages)
+    for query in loop(num_queries):
+        span = seen_by(query)
+        with when(span.is_filled):
+            softmax_row(tile, query, scoring, span, pages)
     for column in loop(0, tile.head_dim, VECTOR_LANES):
         for query in loop(0, num_queries, ROW_TILE):
             seen = Seen.of([seen_by(query + row) for row in range(ROW_TILE)])

@@ -36,6 +36,7 @@ from jit_kernels.dsl import (
 )
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import worker
+from jit_kernels.kernels.claims import claimed_near
 from jit_kernels.kernels.linear_operands import (
     WORKSPACE_BYTES,
     Block,
@@ -210,9 +211,9 @@ def _gemm(product: Product, weights: Weights) -> None:
     """Row blocks outermost: their activations stay in L2 while the panels pass."""
     row_tile = product.row_tile
     num_strips = (product.num_rows + row_tile - 1) // row_tile
-    most = product.schedule.row_block // row_tile
+    most = -(-product.schedule.row_block // row_tile)
     num_blocks = (num_strips + most - 1) // most
-    for unit in claimed(product.counter, num_blocks * product.num_panels):
+    for unit in claimed_near(product.counter, num_blocks * product.num_panels):
         row_block, panel = unit // product.num_panels, unit % product.num_panels
         first = row_block * num_strips // num_blocks
         last = (row_block + 1) * num_strips // num_blocks

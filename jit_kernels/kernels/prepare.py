@@ -165,31 +165,47 @@ def _write_row(
         for k in vectorized(n):
             _put(words, stride, k.base, _padded(values, k).bits_as(I32))
         return
-    # A row's values come first, its groups' factors after them: neither then waits for the other.
+    # First a row's values, then its groups' maxima, then their integers: none waits for another.
     most = max(_BUFFER_ELEMENTS, target.group)
-    buffer = stack_array(F32, most)
+    buffer, maxima = stack_array(F32, most), stack_array(I32, most // target.group)
     for first in loop(0, n, most):
         length = minimum(n - first, most)
         for k in vectorized(length):
             buffer[VectorIndex(k.base)] = _padded(values, VectorIndex(first + k.base, k.mask))
         for start in loop(0, length, target.group):
+            group = minimum(length - start, target.group)
+            maxima[start // target.group] = _largest(buffer + start, group)
+        for start in loop(0, length, target.group):
             here = words + (first + start) // word_elements(target.form) * stride
             group = minimum(length - start, target.group)
-            factors = _quantize(target.form, buffer + start, group, here, stride)
+            largest = maxima[start // target.group]
+            factors = _quantize(target.form, buffer + start, group, largest, here, stride)
             place = (row * target.num_groups(n) + (first + start) // target.group) * 2
             for offset, factor in enumerate(factors):
                 target.scales[place + offset] = factor
 
 
-def _quantize(
-    form: str, values: Array[F32], length: Value[I64], words: Array[I32], stride: int
-) -> tuple[Value[F32], Value[F32]]:
-    """Write one group's q; return its scale and scale * sum(q), that exact to 256 elements."""
-    integers = INTEGER_FORMS[form]
+def _largest(values: Array[F32], length: Value[I64]) -> Value[I32]:
+    """The bits of one group's largest magnitude."""
     seen = RunningMax(I32, 0)
     for k in loop(0, length, 16):
         seen.update(absolute_bits(values.vector(k)))
-    bits = seen.value()
+    return seen.value()
+
+
+def _quantize(
+    form: str,
+    values: Array[F32],
+    length: Value[I64],
+    bits: Value[I32],
+    words: Array[I32],
+    stride: int,
+) -> tuple[Value[F32], Value[F32]]:
+    """Write one group's q; return its scale and scale * sum(q), that exact to 256 elements.
+
+    bits: of the group's largest magnitude.
+    """
+    integers = INTEGER_FORMS[form]
     maximum, finite = bits.bits_as(F32), bits < INFINITY_BITS
     large = bits >= _SMALLEST_MAXIMUM_BITS
     inverse = float(integers.largest) / maximum

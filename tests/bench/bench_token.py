@@ -174,10 +174,10 @@ def bench_prefill(artifact: Artifact, kv_format: str, pool: Pool, duration: floa
 
 
 def _linear_shapes(plan: ProgramPlan, but_last: bool = False) -> Counter[tuple[str, int, int, int]]:
-    """(format, group, K, N) of the linear layers; the last is the head, of few rows in a prompt."""
+    """(format and form, group, K, N) of linear layers; the last is the head, of few rows."""
     shapes = [
         (
-            op.kernel.removeprefix("linear_"),
+            f"{op.kernel.removeprefix('linear_')} {op.constants.get('form', '')}".strip(),
             int(str(op.constants.get("group", 64))),
             int(str(op.operands["in_features"])),
             int(str(op.operands["num_panels"])) * PANEL_WIDTH,

@@ -12,6 +12,7 @@ from jit_kernels import panels as packing
 from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS
 from jit_kernels.compiler.jit import Compiler
 from jit_kernels.kernel import CompiledKernel
+from jit_kernels.kernels.claims import COUNTER_WORDS
 from jit_kernels.kernels.linear_blocks import WORKSPACE_BYTES
 from jit_kernels.kernels.linear_float import linear_bf16, linear_f32
 from jit_kernels.kernels.linear_schedule import DEFAULT_SCHEDULE
@@ -191,7 +192,7 @@ def run(
     out_shape = (case.rows, case.num_panels * 16)
     residual = nothing if case.residual is None else place(case.residual.copy())
     out = residual if in_place else place(np.full(out_shape, np.nan, np.float32))
-    counter = np.zeros(1, np.int64)
+    counter = np.zeros(COUNTER_WORDS, np.int64)
     held = [np.array([case.rows if live_rows is None else live_rows]), place(prepared.words)]
     held += [place(prepared.scales)] if case.grouped else []
     scalars = [copy_bytes, scales_bytes] if case.grouped else [copy_bytes]

@@ -40,15 +40,22 @@ def expected_of(c: Case, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stepped(
-    isa: Isa, c: Case, head_dim: int, num_workers: int = 1, before: bool = False
+    isa: Isa,
+    c: Case,
+    head_dim: int,
+    num_workers: int = 1,
+    before: bool = False,
+    in_place: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Queries and pages; `in_place`, whole rows instead of queries."""
     place = guarded_before if before else guarded
-    q = place(np.full((len(c.qkv), NUM_HEADS * head_dim), -1, np.float32))
+    qkv = place(c.qkv)
+    q = qkv if in_place else place(np.full((len(c.qkv), NUM_HEADS * head_dim), -1, np.float32))
     pages = place(empty_pages(head_dim))
     q_weight, k_weight = weights(head_dim)
     operands = (
-        place(np.array([len(c.qkv)])), place(c.qkv), c.qkv.shape[1], place(c.positions),
-        place(c.cos), place(c.sin), place(c.slots), q, NUM_HEADS * head_dim, pages,
+        place(np.array([len(c.qkv)])), qkv, c.qkv.shape[1], place(c.positions),
+        place(c.cos), place(c.sin), place(c.slots), q, q.shape[1], pages,
         NUM_HEADS, NUM_KV_HEADS, place(q_weight), place(k_weight), EPS,
         place(c.query_scale),
     )  # fmt: skip
@@ -66,6 +73,17 @@ def test_heads_are_normalised_turned_and_kept(isa: Isa, head_dim: int, num_rows:
     q, pages = stepped(isa, c, head_dim)
 
     same_bits(q, expected_q)
+    assert np.array_equal(pages, expected_pages)
+
+
+@pytest.mark.parametrize("head_dim", [2, 16, 40, 64, 80])
+def test_queries_may_turn_where_they_lie(head_dim: int) -> None:
+    c = case(35, head_dim)
+    expected_q, expected_pages = expected_of(c, head_dim)
+
+    rows, pages = stepped(AVX2, c, head_dim, 3, in_place=True)
+
+    same_bits(rows[:, : NUM_HEADS * head_dim], expected_q)
     assert np.array_equal(pages, expected_pages)
 
 

@@ -84,14 +84,21 @@ def expected_of(c: Case, head_dim: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def stepped(
-    isa: Isa, c: Case, head_dim: int, num_workers: int = 1, before: bool = False
+    isa: Isa,
+    c: Case,
+    head_dim: int,
+    num_workers: int = 1,
+    before: bool = False,
+    in_place: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Queries and pages; `in_place`, whole rows instead of queries."""
     place = guarded_before if before else guarded
-    q = place(np.full((len(c.qkv), NUM_HEADS * head_dim), -1, np.float32))
+    qkv = place(c.qkv)
+    q = qkv if in_place else place(np.full((len(c.qkv), NUM_HEADS * head_dim), -1, np.float32))
     pages = place(empty_pages(head_dim, c.kv_format))
     operands = (
-        place(np.array([len(c.qkv)])), place(c.qkv), c.qkv.shape[1], place(c.positions),
-        place(c.cos), place(c.sin), place(c.slots), q, NUM_HEADS * head_dim, pages,
+        place(np.array([len(c.qkv)])), qkv, c.qkv.shape[1], place(c.positions),
+        place(c.cos), place(c.sin), place(c.slots), q, q.shape[1], pages,
         NUM_HEADS, NUM_KV_HEADS, place(c.query_scale),
     )  # fmt: skip
     run(compiled(rope_append, isa, **c.constants(head_dim)), operands, num_workers)
@@ -149,6 +156,21 @@ def test_queries_alone_are_scaled_by_their_position(head_dim: int) -> None:
     q, pages = stepped(AVX2, c, head_dim)
 
     same_bits(q, expected_q)
+    assert np.array_equal(pages, expected_pages)
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+@pytest.mark.parametrize("head_dim", [2, 16, 40, 64, 80])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_queries_may_turn_where_they_lie(head_dim: int, num_workers: int, scaled: bool) -> None:
+    c = replace(case(35, head_dim), scaled=scaled)
+    expected_q, expected_pages = expected_of(c, head_dim)
+    others = c.qkv[:, NUM_HEADS * head_dim :].copy()
+
+    rows, pages = stepped(AVX2, c, head_dim, num_workers, in_place=True)
+
+    same_bits(rows[:, : NUM_HEADS * head_dim], expected_q)
+    same_bits(rows[:, NUM_HEADS * head_dim :], others)
     assert np.array_equal(pages, expected_pages)
 
 

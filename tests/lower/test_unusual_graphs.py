@@ -42,6 +42,12 @@ def keys_first(g: GraphBuilder, c: ModelConfig, x: Value, h: Value) -> Value:
     return x + attended(g, c, g.rotary(q, c.num_heads), g.rotary(k, c.num_heads), v)
 
 
+def queries_read_again(g: GraphBuilder, c: ModelConfig, x: Value, h: Value) -> Value:
+    q, k, v = (g.linear(it, h, c.hidden_size) for it in ("q", "k", "v"))
+    x = x + attended(g, c, g.rotary(q, c.num_heads), g.rotary(k, c.num_heads), v)
+    return x + g.linear("of_queries", q, c.hidden_size)
+
+
 def keys_as_values(g: GraphBuilder, c: ModelConfig, x: Value, h: Value) -> Value:
     q, k = (g.linear(it, h, c.hidden_size) for it in ("q", "k"))
     return x + attended(g, c, g.rotary(q, c.num_heads), g.rotary(k, c.num_heads), k)
@@ -119,10 +125,11 @@ def test_an_mlp_in_another_order_is_right(
     assert largest_error(tmp_path, monkeypatch, mlp=mlp) < 1e-5
 
 
-def test_keys_made_before_queries_are_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("attention", [keys_first, queries_read_again])
+def test_queries_made_or_read_in_another_order_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attention: Part
 ) -> None:
-    assert largest_error(tmp_path, monkeypatch, attention=keys_first) < 1e-5
+    assert largest_error(tmp_path, monkeypatch, attention) < 1e-5
 
 
 @pytest.mark.parametrize(
