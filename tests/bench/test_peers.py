@@ -86,9 +86,11 @@ class Scripted:
 
     def __init__(self, name: str, seconds: float, order: list[tuple[str, str, int]]) -> None:
         self._name, self._seconds, self._order = name, seconds, order
+        self.prompts: list[list[int]] = []
 
     def ask(self, seconds: float, **request: Any) -> dict[str, Any]:
         prompts = request.get("prompts", [])
+        self.prompts += prompts or [request["prompt"]]
         self._order.append((self._name, request["task"], len(prompts)))
         if self._seconds == 0:
             raise LeftOutError("it broke")
@@ -109,6 +111,14 @@ def test_each_piece_of_work_is_asked_of_all_before_the_next() -> None:
     assert len(measured["a"].rates["prefill"]) == 2  # the first time warms up
     assert measured["a"].first_ids == measured["b"].first_ids
     assert len(measured["a"].first_ids) == 1 + 3
+
+
+def test_no_prompt_comes_twice() -> None:
+    worker = Scripted("a", 1, [])
+    measure({"a": worker}, Plan(repetitions=4, batch=3), 97, lambda *_: None)
+
+    assert len(worker.prompts) == 5 * (1 + 1 + 3)
+    assert len({tuple(prompt) for prompt in worker.prompts}) == len(worker.prompts)
 
 
 def test_an_engine_that_breaks_is_left_out_by_name() -> None:

@@ -94,7 +94,7 @@ class _Prompts:
     """Random ids: the same for every engine, others in every repetition."""
 
     def __init__(self, vocab_size: int, repetition: int) -> None:
-        self._random = random.Random(repetition)
+        self._random = random.Random(f"repetition {repetition}")  # of -1 and 1 it makes one seed
         self._vocab_size = vocab_size
 
     def ids(self, length: int) -> list[int]:
