@@ -165,6 +165,7 @@ class _Selector:
         constants: dict[str, int | str | bool] = {
             "has_bias": any(biases),
             "has_residual": residual is not None,
+            "gated": self._preparer.unit_of(op),
         }
         if first.format in GROUPED_BITS:
             constants |= {

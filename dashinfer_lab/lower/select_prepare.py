@@ -5,6 +5,7 @@ RMSNorm, SwiGLU and GeGLU write prepared rows themselves; any other value goes t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -57,6 +58,11 @@ class Preparer:
     def __init__(self, calls: Calls, makers: Mapping[str, Op]) -> None:
         self._calls = calls
         self._makers = makers
+        ops = {id(op): op for op in makers.values()}.values()
+        self._readers: defaultdict[str, list[Op]] = defaultdict(list)
+        for op in ops:
+            for value in op.inputs:
+                self._readers[value].append(op)
         self._done: dict[tuple[str, str, int, bool, RowsOf], Prepared] = {}
 
     def prepare(
@@ -74,6 +80,19 @@ class Preparer:
             constants = prepare_constants(form, group, untiled=untiled)
             self._call(reader, value, constants, self._done[key], rows)
         return self._done[key]
+
+    def unit_of(self, linear: Op) -> str:
+        """The gated unit of all that `linear` makes, gate and up, which it may compute; or none."""
+        units = (op.kind for op in self._makers.values() if self._is_of(op, linear))
+        return next(units, "")
+
+    def _is_of(self, unit: Op, linear: Op) -> bool:
+        return (
+            unit.kind in GATED_UNITS.values()
+            and tuple(unit.inputs) == tuple(linear.outputs)
+            and all(len(self._readers[value]) == 1 for value in unit.inputs)
+            and all(reader.kind == "linear" for reader in self._readers[unit.outputs[0]])
+        )
 
     def _buffers(self, name: str, k: int, form: str, group: int) -> Prepared:
         limits = self._calls.limits
@@ -112,6 +131,7 @@ class Preparer:
                 f"{maker.kind}_prepare",
                 {"gate": maker.inputs[0], "up": maker.inputs[1]},
             )
+            constants["by_product"] = self._is_of(maker, self._makers[maker.inputs[0]])
         else:
             kernel, sources = "prepare", {"x": value}
         views = {name: self._calls.views[source] for name, source in sources.items()}

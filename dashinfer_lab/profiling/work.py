@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dashinfer_lab.profiling.steps import StepShape
-from jit_kernels.activation_layout import padded_k, word_elements
+from jit_kernels.activation_layout import GEMV_ROWS, padded_k, word_elements
 from jit_kernels.panels import PANEL_WIDTH, num_words
 
 __all__ = ["WORK", "Part", "ProfiledOp", "Work", "work_of"]
@@ -85,6 +85,8 @@ class Work:
         )
 
 
+_UNIT_FLOPS: Final = {"swiglu": 5, "geglu": 9}
+"""Of an element of a gated unit."""
 Part = Callable[[ProfiledOp, StepShape], Work]
 """One formula of a kernel; a fused kernel has several."""
 
@@ -101,7 +103,12 @@ def _product(weight_format: str) -> Part:
         weight_bytes += n * _FLOAT if op.number("has_bias") else 0
         streams = 2 if op.number("has_residual") else 1
         activation_bytes = rows * (row_bytes + streams * n * _FLOAT)
-        return Work(weight_bytes, 0, activation_bytes, 2 * rows * n * k)
+        product = Work(weight_bytes, 0, activation_bytes, 2 * rows * n * k)
+        unit = _UNIT_FLOPS.get(str((op.constants or {}).get("gated")))
+        if unit is None or rows <= GEMV_ROWS:
+            return product
+        units = rows * n // 2
+        return product + Work(activation_bytes=-units * _FLOAT, flops=unit * units)
 
     return work
 
@@ -195,16 +202,17 @@ def _prepared_rows(op: ProfiledOp, step: StepShape) -> int:
     return step.rows(op.rows) * int((op.numbers or {}).get("pairs_per_row", 1))
 
 
-def _swiglu(op: ProfiledOp, step: StepShape) -> Work:
-    """gate / (1 + exp(-gate)) · up, of rows [R, n] each."""
-    elements = _prepared_rows(op, step) * op.number("n")
-    return Work(activation_bytes=2 * elements * _FLOAT, flops=5 * elements)
+def _gated(unit: str) -> Part:
+    """activation(gate) · up, of rows [R, n] each; or units, read, where the product made them."""
 
+    def work(op: ProfiledOp, step: StepShape) -> Work:
+        rows = _prepared_rows(op, step)
+        elements = rows * op.number("n")
+        if (op.constants or {}).get("by_product") and rows > GEMV_ROWS:
+            return Work(activation_bytes=elements * _FLOAT)
+        return Work(activation_bytes=2 * elements * _FLOAT, flops=_UNIT_FLOPS[unit] * elements)
 
-def _geglu(op: ProfiledOp, step: StepShape) -> Work:
-    """gelu(gate) · up, of rows [R, n] each."""
-    elements = step.rows(op.rows) * op.number("n")
-    return Work(activation_bytes=2 * elements * _FLOAT, flops=9 * elements)
+    return work
 
 
 def _softcap(op: ProfiledOp, step: StepShape) -> Work:
@@ -294,8 +302,8 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "rmsnorm_prepare": (_norm, _prepared),
     "rmsnorm": (_norm_in_rows,),
     "rmsnorm_add": (_norm_add,),
-    "swiglu_prepare": (_swiglu, _prepared),
-    "geglu_prepare": (_geglu, _prepared),
+    "swiglu_prepare": (_gated("swiglu"), _prepared),
+    "geglu_prepare": (_gated("geglu"), _prepared),
     "softcap": (_softcap,),
     "prepare": (_rows_in, _prepared),
     "rope_append": (_rope_append,),

@@ -5,10 +5,10 @@ What SwiGLU and GeGLU share; knows no activation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from jit_kernels.dsl import Array, Value
+from jit_kernels.kernels.activations import Activation
 from jit_kernels.kernels.prepare import PreparedRows, Values, prepare_rows
 from jit_kernels.types import F32, I64
 
@@ -16,7 +16,11 @@ __all__ = ["GatedOperands"]
 
 
 class GatedOperands(NamedTuple):
-    """Rows [R, n] of gate and of up, both with the same `stride`."""
+    """Rows [R, n] of gate and of up, both with the same `stride`.
+
+    `by_product`: the product that makes both computes the unit, too, where rows lie in strips, and
+    writes it where the gate would be.
+    """
 
     rows: Array[I64]
     gate: Array[F32]
@@ -24,11 +28,15 @@ class GatedOperands(NamedTuple):
     stride: Value[I64]
     n: Value[I64]
 
-    def prepare(self, target: PreparedRows, activation: Callable[[Value[F32]], Value[F32]]) -> None:
+    def prepare(self, target: PreparedRows, activation: Activation, *, by_product: bool) -> None:
         """Write activation(gate) · up as prepared rows."""
 
         def row_of(row: Value[I64]) -> Values:
             gates, ups = self.gate + row * self.stride, self.up + row * self.stride
             return lambda k: activation(gates[k]) * ups[k]
 
-        prepare_rows(target, self.rows[0], self.n, row_of)
+        def ready(row: Value[I64]) -> Values:
+            units = self.gate + row * self.stride
+            return lambda k: units[k]
+
+        prepare_rows(target, self.rows[0], self.n, row_of, of_many=ready if by_product else row_of)

@@ -18,6 +18,7 @@ Knows the order of the work; the formats (`Weights`) know what their words mean.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from jit_kernels.activation_layout import GEMV_ROWS, REDUNDANT_ROWS
 from jit_kernels.dsl import (
@@ -36,8 +37,9 @@ from jit_kernels.dsl import (
 )
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import worker
-from jit_kernels.kernels.claims import claimed_near
+from jit_kernels.kernels.claims import COUNTER_WORDS, claimed_near
 from jit_kernels.kernels.linear_operands import (
+    HALF,
     WORKSPACE_BYTES,
     Block,
     Piece,
@@ -208,22 +210,43 @@ def _pass_all_rows(
 
 
 def _gemm(product: Product, weights: Weights) -> None:
-    """Row blocks outermost: their activations stay in L2 while the panels pass."""
+    """Row blocks outermost: their activations stay in L2 while the panels pass.
+
+    A gated product takes a panel of gates and then that of the same columns' ups.
+    """
     row_tile = product.row_tile
     num_strips = (product.num_rows + row_tile - 1) // row_tile
     most = -(-product.schedule.row_block // row_tile)
     num_blocks = (num_strips + most - 1) // most
-    for unit in claimed_near(product.counter, num_blocks * product.num_panels):
-        row_block, panel = unit // product.num_panels, unit % product.num_panels
+    halves = 1 if product.destination.activation is None else 2
+    num_units = product.num_panels // halves
+    for unit in claimed_near(product.counter, num_blocks * num_units):
+        row_block, column = unit // num_units, unit % num_units
         first = row_block * num_strips // num_blocks
         last = (row_block + 1) * num_strips // num_blocks
-        _row_block(product, weights, panel, first, last)
+        # Few have a part in common with others, and take its units one after the other.
+        likely = column + maximum(worker().count // COUNTER_WORDS, 1)
+        for half in loop(halves):
+            panel = column + half * num_units
+            is_final = half.equals(halves - 1)
+            following = select(is_final, likely, panel + num_units)
+            _row_block(product, weights, _Part(panel, following, half, is_final), first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A panel of a unit, the one that is probably next, and whether the unit ends with it."""
+
+    panel: Value[I64]
+    following: Value[I64]
+    half: Value[I64]
+    is_final: Value[BOOL]
 
 
 def _row_block(
     product: Product,
     weights: Weights,
-    panel: Value[I64],
+    part: _Part,
     first_strip: Value[I64],
     last_strip: Value[I64],
 ) -> None:
@@ -231,37 +254,41 @@ def _row_block(
     block_words = product.schedule.block_steps // weights.steps
     for first_word in loop(0, product.num_words, block_words):
         num_words = minimum(product.num_words - first_word, block_words)
-        block = Block(panel, first_word, num_words)
+        block = Block(part.panel, first_word, num_words)
         unpacked = weights.unpack(block, scratch)
         is_last = first_word + block_words >= product.num_words
-        upcoming = _next_block(weights, block, block_words, is_last)
+        is_end = is_last & part.is_final
+        upcoming = _next_block(weights, block, block_words, part.following, is_last)
         for strip in loop(first_strip, last_strip):
             first_row = strip * row_tile
             done, num_strips = strip - first_strip, last_strip - first_strip
             _prefetch_share(upcoming, block_words, done, num_strips)
             sums = scratch.tiles + done * (row_tile * VECTOR_LANES)
-            tile = Tile.in_memory(sums, row_tile)
+            tile = Tile.in_memory(sums + part.half * HALF, row_tile)
             with when(first_word.equals(0)):
                 tile.clear()
-            with when(is_last):
+            with when(is_end):
                 for row in range(row_tile):
-                    product.destination.prefetch(first_row + row, panel)
+                    product.prefetch(first_row + row, part.panel)
             step = strip * product.row_steps + first_word * weights.steps
             words = product.activations + step * row_tile
             rows = [minimum(first_row + row, product.num_rows - 1) for row in range(row_tile)]
             activations = ActivationRows.strip(words, row_tile)
             weights.add_unpacked(tile, block, unpacked, scratch, activations, rows)
-            with when(is_last):
+            with when(is_end):
                 for row in loop(0, minimum(product.num_rows - first_row, row_tile)):
-                    total = sums.vector(row * VECTOR_LANES)
-                    product.destination.finish(first_row + row, panel, total)
+                    product.finish(first_row + row, part.panel, sums + row * VECTOR_LANES)
 
 
 def _next_block(
-    weights: Weights, block: Block, block_words: int, is_last: Value[BOOL]
+    weights: Weights,
+    block: Block,
+    block_words: int,
+    following: Value[I64],
+    is_last: Value[BOOL],
 ) -> Array[U32]:
     """The packed words that this worker will probably unpack next."""
-    panel = select(is_last, block.panel + worker().count, block.panel)
+    panel = select(is_last, following, block.panel)
     first_word = select(is_last, index(0), block.first_word + block_words)
     return weights.packed(Block(panel, first_word, block.num_words))
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, index, loop, minimum
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
+from jit_kernels.kernels.activations import ACTIVATIONS
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
     Block,
@@ -151,6 +152,7 @@ def _multiply_rows(
     has_residual: bool,
     row_tile: int,
     schedule: str,
+    gated: str,
 ) -> None:
     scratch = Scratch.of_worker(given.workspace, given.workspace_bytes)
     num_rows = given.rows[0]
@@ -169,6 +171,7 @@ def _multiply_rows(
             given.bias if has_bias else None,
             given.residual if has_residual else None,
             given.residual_stride,
+            ACTIVATIONS.get(gated),
         ),
         row_tile=row_tile,
         schedule=Schedule.of(current().isa, schedule),
@@ -192,11 +195,12 @@ def linear_f32(
     has_residual: bool,
     row_tile: int,
     schedule: str = DEFAULT_SCHEDULE,
+    gated: str = "",
 ) -> None:
     """Multiply prepared float32 rows by float32 panels."""
     _multiply_rows(
         F32_WORDS, given, has_bias=has_bias, has_residual=has_residual, row_tile=row_tile,
-        schedule=schedule,
+        schedule=schedule, gated=gated,
     )  # fmt: skip
 
 
@@ -208,9 +212,10 @@ def linear_bf16(
     has_residual: bool,
     row_tile: int,
     schedule: str = DEFAULT_SCHEDULE,
+    gated: str = "",
 ) -> None:
     """Multiply prepared float32 rows by bfloat16 panels."""
     _multiply_rows(
         BF16_PAIRS, given, has_bias=has_bias, has_residual=has_residual, row_tile=row_tile,
-        schedule=schedule,
+        schedule=schedule, gated=gated,
     )  # fmt: skip

@@ -30,6 +30,7 @@ from jit_kernels.dsl import (
     when,
 )
 from jit_kernels.dsl.trace import current
+from jit_kernels.kernels.activations import ACTIVATIONS
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
     Block,
@@ -234,6 +235,7 @@ def multiply_groups(
     has_residual: bool,
     row_tile: int,
     schedule: str,
+    gated: str,
 ) -> None:
     """Multiply prepared integer rows by panels whose words `arithmetic` decodes."""
     scratch = Scratch.of_worker(given.workspace, given.workspace_bytes)
@@ -263,6 +265,7 @@ def multiply_groups(
             given.bias if has_bias else None,
             given.residual if has_residual else None,
             given.residual_stride,
+            ACTIVATIONS.get(gated),
         ),
         row_tile=row_tile,
         schedule=weights.schedule,

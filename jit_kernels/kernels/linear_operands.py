@@ -12,12 +12,14 @@ from typing import Protocol, TypeVar
 from jit_kernels.activation_layout import K_ALIGNMENT, REDUNDANT_ROWS
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, VectorIndex, index, select
 from jit_kernels.kernel import worker
+from jit_kernels.kernels.activations import Activation
 from jit_kernels.kernels.linear_schedule import Schedule
 from jit_kernels.kernels.linear_tiles import ActivationRows, Arithmetic, Prefetch, Tile
 from jit_kernels.types import F32, I64, U8, U32, DType
 
 __all__ = [
     "BLOCK_STEPS",
+    "HALF",
     "ROW_BLOCK",
     "WORKSPACE_BYTES",
     "Block",
@@ -39,7 +41,9 @@ _MAX_GROUPS = 32  # of 32 in a K block of 1024
 _VECTOR_BYTES = 4 * VECTOR_LANES
 _UNPACKED_BYTES = BLOCK_STEPS * _VECTOR_BYTES
 _FACTORS_BYTES = _MAX_GROUPS * 2 * _VECTOR_BYTES
-_TILES_BYTES = (ROW_BLOCK + 16) * _VECTOR_BYTES
+HALF = (ROW_BLOCK + 16) * VECTOR_LANES
+"""Sums of one panel and a row block; a gated product has those of gate and up side by side."""
+_TILES_BYTES = 2 * HALF * 4
 WORKSPACE_BYTES = _UNPACKED_BYTES + _FACTORS_BYTES + _TILES_BYTES
 """Scratch of one worker, for every format and shape."""
 
@@ -144,22 +148,29 @@ class Weights(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where sums go, and what is added to them once at the end: bias, then residual."""
+    """Where sums go, and what is added to them once at the end: bias, then residual.
+
+    activation: of a gated product, whose first half of panels gates the second; it has no residual.
+    """
 
     out: Array[F32]
     out_stride: Value[I64]
     bias: Array[F32] | None
     residual: Array[F32] | None
     residual_stride: Value[I64]
+    activation: Activation | None = None
 
     def finish(self, row: Value[I64], panel: Value[I64], total: Value[F32]) -> None:
         """Write one row of a panel's columns."""
         column = panel * VECTOR_LANES
-        if self.bias is not None:
-            total = total + self.bias.vector(column)
+        total = self.biased(total, panel)
         if self.residual is not None:
             total = total + self.residual.vector(row * self.residual_stride + column)
         self.out[VectorIndex(row * self.out_stride + column)] = total
+
+    def biased(self, total: Value[F32], panel: Value[I64]) -> Value[F32]:
+        """A row's sums of a panel with their bias."""
+        return total if self.bias is None else total + self.bias.vector(panel * VECTOR_LANES)
 
     def prefetch(self, row: Value[I64], panel: Value[I64]) -> None:
         """Ask for the lines that `finish` will touch."""
@@ -186,6 +197,22 @@ class Product:
     destination: Destination
     row_tile: int
     schedule: Schedule
+
+    def finish(self, row: Value[I64], panel: Value[I64], sums: Array[F32]) -> None:
+        """Write one row of a panel, or of the unit that ends with it; `sums` begin with half 0."""
+        to = self.destination
+        if to.activation is None:
+            to.finish(row, panel, sums.vector(0))
+            return
+        gates = panel - self.num_panels // 2
+        gate, up = to.biased(sums.vector(0), gates), to.biased(sums.vector(HALF), panel)
+        at = row * to.out_stride + gates * VECTOR_LANES
+        to.out[VectorIndex(at)] = to.activation(gate) * up
+
+    def prefetch(self, row: Value[I64], panel: Value[I64]) -> None:
+        """Ask for the lines that `finish` will touch."""
+        is_gated = self.destination.activation is not None
+        self.destination.prefetch(row, panel - self.num_panels // 2 if is_gated else panel)
 
     def rows_from(self, first: Value[I64], count: int) -> ActivationRows:
         """`count` rows of activations that lie one after the other, not in strips."""

@@ -27,6 +27,7 @@ def linear_u4(
     has_residual: bool,
     row_tile: int,
     schedule: str = DEFAULT_SCHEDULE,
+    gated: str = "",
 ) -> None:
     """Multiply rows prepared as `form` by u4 panels."""
     multiply_groups(
@@ -38,4 +39,5 @@ def linear_u4(
         has_residual=has_residual,
         row_tile=row_tile,
         schedule=schedule,
+        gated=gated,
     )

@@ -115,8 +115,12 @@ def prepare_rows(
     num_rows: Value[I64],
     n: Value[I64],
     row_of: Callable[[Value[I64]], Values],
+    of_many: Callable[[Value[I64]], Values] | None = None,
 ) -> None:
-    """Write this worker's share of `num_rows` rows of `n` elements, in the layout for that many."""
+    """Write this worker's share of `num_rows` rows of `n` elements, in the layout for that many.
+
+    of_many: a row where they lie in strips, if that is another.
+    """
     me = worker()
     if target.row_tile == UNTILED:
         for row in loop(*me.share(num_rows)):
@@ -132,7 +136,7 @@ def prepare_rows(
                 words = own.words + row * target.words_per_row(n)
                 _write_row(own, words, 1, row, n, row_of(row))
         else:
-            _write_strips(target, num_rows, n, row_of)
+            _write_strips(target, num_rows, n, of_many or row_of)
 
 
 def _write_strips(

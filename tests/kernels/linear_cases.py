@@ -49,6 +49,7 @@ class Linear:
     residual: Array | None = None
     cache: dict[str, Array] = field(default_factory=dict)
     form: str = "i16"
+    gated: str = ""
 
     @property
     def grouped(self) -> bool:
@@ -153,6 +154,7 @@ def specialise(
         "has_residual": case.residual is not None,
         "row_tile": tile or row_tile(compiler.isa),
         "schedule": schedule,
+        "gated": case.gated,
     }
     if case.grouped:
         scale_format = "f16" if case.scale.dtype == np.float16 else "f32"

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from jit_kernels.isa import Isa
+from jit_kernels.activation_layout import GEMV_ROWS
+from jit_kernels.isa import AVX2, Isa
 from jit_kernels.kernel import Kernel
 from jit_kernels.kernels.geglu import geglu_prepare
 from jit_kernels.kernels.swiglu import swiglu_prepare
@@ -39,13 +40,21 @@ def operands_of(num_rows: int, n: int) -> Pair:
     return gate * np.float32(4), up
 
 
-def prepared(unit: Unit, isa: Isa, gate: np.ndarray, up: np.ndarray, form: str) -> Pair:
+def prepared(
+    unit: Unit,
+    isa: Isa,
+    gate: np.ndarray,
+    up: np.ndarray,
+    form: str,
+    *,
+    by_product: bool = False,
+) -> Pair:
     num_rows, n = gate.shape
     like = prepare_reference.prepare(gate, form, 64, 6)
     words = guarded(np.full_like(like.words, -1))
     scales = guarded(np.full((num_rows, -(-n // 64), 2), -1, np.float32))
     rows, gate, up = guarded(np.array([num_rows])), guarded(gate), guarded(up)
-    code = compiled(unit.kernel, isa, form=form, group=64, row_tile=6)
+    code = compiled(unit.kernel, isa, form=form, group=64, row_tile=6, by_product=by_product)
     run(code, (rows, gate, up, n, n, words, scales, 0, 0), num_workers=2)
     return words, scales
 
@@ -75,6 +84,19 @@ def test_strips_are_the_prepared_reference(isa: Isa, unit: Unit, form: str) -> N
     words, _ = prepared(unit, isa, gate, up, form)
 
     same_bits(words, expected.words)
+
+
+@each_unit
+@each_form
+def test_units_that_the_product_made_are_prepared_as_they_are(unit: Unit, form: str) -> None:
+    for num_rows in (GEMV_ROWS, GEMV_ROWS + 1):
+        gate, up = operands_of(num_rows, 83)
+        units = unit.bits(gate, up) if num_rows <= GEMV_ROWS else gate
+        expected = prepare_reference.prepare(units, form, 64, 6)
+
+        words, _ = prepared(unit, AVX2, gate, up, form, by_product=True)
+
+        same_bits(words, expected.words)
 
 
 def test_the_reference_of_swiglu_is_close_to_float64() -> None:

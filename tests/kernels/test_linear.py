@@ -10,8 +10,10 @@ import pytest
 
 from jit_kernels.compiler.jit import Compiler, compiler_for
 from jit_kernels.isa import BASELINE, detect, object_cache_directory, record, runnable
+from jit_kernels.reference.geglu import geglu_bits
+from jit_kernels.reference.swiglu import swiglu_bits
 from tests.kernels.guarded import guarded, guarded_before
-from tests.kernels.linear_cases import random_linear, run
+from tests.kernels.linear_cases import GEMV_ROWS, random_linear, run
 
 KINDS = ("f32", "bf16", "u8", "u4")
 GROUPED = ("u8", "u4", "u8 i7", "u4 i8")
@@ -141,6 +143,26 @@ def test_no_rows_write_nothing(compiled: Compiler, kind: str) -> None:
     case = random_linear(kind, rows=3, k=64, n=16)
 
     assert np.isnan(run(case, compiled, live_rows=0)).all()
+
+
+@pytest.mark.parametrize("unit", ["swiglu", *_slow("geglu")])
+@pytest.mark.parametrize("kind", [*KINDS, *_slow("u8 i7", "u4 i8")])
+@pytest.mark.parametrize("rows", [3, 64, 65, 300])
+def test_a_gated_product_of_many_rows_is_the_unit_of_its_halves(
+    compiled: Compiler, kind: str, rows: int, unit: str
+) -> None:
+    case = random_linear(kind, rows, 300, 96, bias=True)
+    halves = run(case, compiled)
+    gated = run(replace(case, gated=unit), compiled, num_workers=3)
+
+    if rows <= GEMV_ROWS:
+        assert same_bits(gated, halves)
+    else:
+        expected = {"swiglu": swiglu_bits, "geglu": geglu_bits}[unit](
+            halves[:, :48], halves[:, 48:]
+        )
+        assert same_bits(gated[:, :48], expected)
+        assert np.isnan(gated[:, 48:]).all()  # as they were
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *_slow("u8 i7", "u4 i8")])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,28 @@ def test_a_product_does_two_operations_for_each_weight_and_row() -> None:
 
     # Three rows of 64 in, of 32 out and of 32 to add; 32 columns of 64 weights.
     assert work == Work(4 * 64 * 32, 0, 4 * 3 * (64 + 2 * 32), 2 * 3 * 64 * 32)
+
+
+@pytest.mark.parametrize(("rows", "times_moved"), [(64, 4), (65, 2)])
+def test_a_gated_unit_is_counted_where_it_is_computed(rows: int, times_moved: int) -> None:
+    numbers = {"in_features": 64, "num_panels": 4, "n": 32}
+    step = StepShape((ChunkSpan(0, 0, rows, False, True, 0.0),), 1)
+    bias = {"has_bias": False, "has_residual": False}
+
+    def total(gated: str, by_product: bool) -> Work:
+        unit = {"form": "f32", "by_product": by_product}
+        product = ProfiledOp("linear_f32", "x", 0, constants={**bias, "gated": gated})
+        kernels = (
+            replace(product, numbers=numbers),
+            ProfiledOp("swiglu_prepare", "u", 0, constants=unit, numbers=numbers),
+        )
+        found = [work_of(op, step) for op in kernels]
+        return sum((work for work in found if work), Work())
+
+    apart, joined = total("", False), total("swiglu", True)
+    assert joined.flops == apart.flops
+    # Gate and up written and read, or the unit alone; it is written once more, prepared.
+    assert apart.activation_bytes - joined.activation_bytes == (4 - times_moved) * 4 * rows * 32
 
 
 def test_the_head_works_on_rows_of_logits_only() -> None:
