@@ -142,6 +142,10 @@ class ModelRunner(Protocol):
         """Whether walks should end with the tokens at work; any thread may say so."""
         ...
 
+    def rest(self) -> bool:
+        """Use about a millisecond in which nobody asks; whether there is more to do."""
+        ...
+
     def close(self) -> None:
         """Give back threads and memory."""
         ...

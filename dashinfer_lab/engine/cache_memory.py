@@ -3,7 +3,8 @@
 The system gives memory where it is first touched, and that takes: for a page of all layers as long
 as for a token or two. Requests that decode side by side begin their pages in the same step, which
 would wait for all of them, and where memory comes 2 MB at a time, every layer's comes at once. So
-each step touches some of what the next ones will use. Does not know who owns a page.
+each step touches some of what the next ones will use, and while nobody asks, more is touched than a
+prompt and its answer may need. Does not know who owns a page.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _SMALL_PAGES_BYTES: Final = 64 << 20
 """The first of a layer's memory. A page there costs what it holds; 2 MB of each layer for the first
 page behind cost a step ten times its length where the host has to find them."""
 _SECONDS_A_STEP: Final = 1e-3
+_AT_REST_BYTES: Final = 32 << 20
 _SYSTEM_PAGE_BYTES: Final = 4096
 
 
@@ -60,14 +62,22 @@ class CacheMemory:
             (max(c.page_table[c.start // PAGE_SIZE :], default=-1) for c in chunks), default=-1
         )
         self._end_of_used = max(self._end_of_used, last + 1)
+        self._touch((len(chunks) + 1) * self._page_bytes)
+
+    def touch_at_rest(self) -> bool:
+        """Touch some of the 32 MB after what is used, for a millisecond; whether any are left."""
+        return not self._touch(_AT_REST_BYTES // len(self._layers))
+
+    def _touch(self, ahead_bytes: int) -> bool:
+        """Whether all layers' bytes beyond what is used were touched before the time was over."""
         used = self._end_of_used * self._page_bytes
-        soon = used + (len(chunks) + 1) * self._page_bytes
         deadline = perf_counter() + _SECONDS_A_STEP
         for part in self._parts:
             part.skip_to(used, len(self._layers))
-            while part.touch_one(soon, self._layers):
+            while part.touch_one(used + ahead_bytes, self._layers):
                 if perf_counter() > deadline:
-                    return
+                    return False
+        return True
 
 
 @dataclass(slots=True)

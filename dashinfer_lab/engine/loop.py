@@ -16,9 +16,12 @@ from dashinfer_lab.errors import DashInferLabError, EngineClosedError, EngineErr
 
 __all__ = ["EngineLoop"]
 
+_PAUSE_SECONDS: Final = 5e-3
+"""Before each moment of rest: who has just got an answer should have the interpreter."""
+
 
 class EngineLoop:
-    """Collect, step, repeat; asleep while there is nothing to do."""
+    """Collect, step, repeat; with nothing to do, let the runner rest now and then, and sleep."""
 
     def __init__(
         self, runner: ModelRunner, options: EngineOptions, clock: Callable[[], float]
@@ -69,6 +72,8 @@ class EngineLoop:
         """Take in what was posted; what is posted from here on hurries the step that follows."""
         self._runner.hurry(False)
         idle = not self.core.has_work
+        while idle and not self.mailbox.has_news(_PAUSE_SECONDS) and self._runner.rest():
+            pass
         return self.mailbox.collect(self.core.add, self.core.cancel, idle=idle)
 
     def _end(self) -> None:

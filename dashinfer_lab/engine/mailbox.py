@@ -105,6 +105,14 @@ class Mailbox:
             self._tell()
             self._room.notify_all()
 
+    def has_news(self, within_seconds: float) -> bool:
+        """Whether something was posted, or the mailbox closed, before the time was over."""
+        with self._lock:
+            return self._news.wait_for(self._has_news, within_seconds)
+
+    def _has_news(self) -> bool:
+        return bool(self._closed_by is not None or self._submitted or self._cancelled)
+
     def collect(
         self, add: Callable[[Request], None], cancel: Callable[[int], None], *, idle: bool
     ) -> bool:
@@ -112,7 +120,7 @@ class Mailbox:
         self._collector = threading.current_thread()
         with self._lock:
             self._room.notify_all()
-            while idle and self._closed_by is None and not (self._submitted or self._cancelled):
+            while idle and not self._has_news():
                 self._news.wait()
             while self._submitted:
                 add(self._submitted[0])  # stays here until it is taken: none gets lost

@@ -223,6 +223,10 @@ class CompiledRunner:
         self._cache_memory.touch_ahead(chunks)
         return results
 
+    def rest(self) -> bool:
+        """Prepare for what may be asked, for a millisecond; whether anything is left to prepare."""
+        return self._cache_memory.touch_at_rest()
+
     def close(self) -> None:
         """End the worker threads and give the memory back, whoever still refers to the runner."""
         self._pool.close()

@@ -69,6 +69,9 @@ class ScriptedRunner:
     def hurry(self, wanted: bool) -> None:
         pass
 
+    def rest(self) -> bool:
+        return False
+
     def close(self) -> None:
         pass
 

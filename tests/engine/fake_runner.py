@@ -53,6 +53,8 @@ class FakeRunner:
         self.num_closed = 0
         self.num_copied = 0
         self.hurried = False
+        self.num_rests = 0
+        self.moments_of_rest = 0
         self._pages = np.full((num_pages, self.page_size), STALE)
 
     def step(self, chunks: Sequence[Chunk]) -> list[ChunkResult]:
@@ -91,6 +93,10 @@ class FakeRunner:
 
     def hurry(self, wanted: bool) -> None:
         self.hurried = wanted
+
+    def rest(self) -> bool:
+        self.num_rests += 1
+        return self.num_rests < self.moments_of_rest
 
     def close(self) -> None:
         self.num_closed += 1

@@ -72,6 +72,23 @@ def test_large_pages_come_layer_by_layer_before_they_are_needed() -> None:
     assert counts[-2] >= 8
 
 
+def test_while_nobody_asks_some_megabytes_more_are_backed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_memory, "_AT_REST_BYTES", 8 * 4 * PAGE_BYTES)
+    memory = CacheMemory(4, 64, PAGE_BYTES)
+    memory.touch_ahead([chunk(0)])
+    assert not memory.touch_at_rest()
+    if not memory_comes_in_huge_pages():
+        # The first page is somebody's, who touches it.
+        assert resident(memory.pages) == 8 * 4 * PAGE_BYTES
+
+
+def test_a_rest_is_short_and_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_memory, "_SECONDS_A_STEP", 0.0)
+    memory = CacheMemory(4, 8, PAGE_BYTES)
+    left = [memory.touch_at_rest() for _ in range(4 * 8 + 1)]
+    assert left == [True] * 4 * 8 + [False]
+
+
 def test_a_cache_of_a_few_pages_ends_where_it_ends() -> None:
     memory = CacheMemory(2, 3, PAGE_BYTES)
     for last in range(3):

@@ -56,6 +56,9 @@ class Machine:
     def hurry(self, wanted: bool) -> None:
         pass
 
+    def rest(self) -> bool:
+        return False
+
     def close(self) -> None:
         pass
 
