@@ -12,9 +12,11 @@ from jit_kernels.isa import AVX2, BASELINE, NEON, Isa
 from jit_kernels.kernel import Constant, Kernel, Specialisation
 
 EXAMPLES: dict[str, Constant] = {
+    "by_product": True,
     "form": "i16",
     "gather": False,
     "group": 64,
+    "gated": "swiglu",
     "has_bias": True,
     "has_residual": True,
     "has_shared": True,
