@@ -108,6 +108,7 @@ class Mailbox:
     def has_news(self, within_seconds: float) -> bool:
         """Whether something was posted, or the mailbox closed, before the time was over."""
         with self._lock:
+            self._room.notify_all()  # what was waiting may have ended
             return self._news.wait_for(self._has_news, within_seconds)
 
     def _has_news(self) -> bool:

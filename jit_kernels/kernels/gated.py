@@ -39,4 +39,4 @@ class GatedOperands(NamedTuple):
             units = self.gate + row * self.stride
             return lambda k: units[k]
 
-        prepare_rows(target, self.rows[0], self.n, row_of, of_many=ready if by_product else row_of)
+        prepare_rows(target, self.rows[0], self.n, row_of, of_many=ready if by_product else None)

@@ -36,6 +36,7 @@ from jit_kernels.dsl import (
     vectorized,
     zeros,
 )
+from jit_kernels.errors import TraceError
 from jit_kernels.kernel import kernel, worker
 from jit_kernels.types import F32, I8, I16, I32, I64, U8
 
@@ -44,7 +45,7 @@ __all__ = ["PreparedOperands", "PreparedRows", "Values", "prepare", "prepare_row
 Values = Callable[[VectorIndex], Value[F32]]
 """Sixteen consecutive elements of one row."""
 
-_BUFFER_ELEMENTS = 1024  # a multiple of every group: 4 KB of the first-level cache
+_BUFFER_ELEMENTS = 1024  # whole groups, about: 4 KB of the first-level cache
 _SMALLEST_MAXIMUM_BITS = (127 - 100) << 23  # 2**-100: below, 32767 / max nears the largest float
 
 
@@ -123,6 +124,8 @@ def prepare_rows(
     """
     me = worker()
     if target.row_tile == UNTILED:
+        if of_many is not None:
+            raise TraceError("rows that lie one after the other are the same whatever their number")
         for row in loop(*me.share(num_rows)):
             words = target.words + row * target.words_per_row(n)
             _write_row(target, words, 1, row, n, row_of(row))
@@ -170,7 +173,7 @@ def _write_row(
             _put(words, stride, k.base, _padded(values, k).bits_as(I32))
         return
     # First a row's values, then its groups' maxima, then their integers: none waits for another.
-    most = max(_BUFFER_ELEMENTS, target.group)
+    most = max(_BUFFER_ELEMENTS // target.group, 1) * target.group
     buffer, maxima = stack_array(F32, most), stack_array(I32, most // target.group)
     for first in loop(0, n, most):
         length = minimum(n - first, most)

@@ -52,6 +52,25 @@ def test_a_rest_without_end_keeps_nobody_waiting(make_engine: MakeEngine, what: 
     assert runner.num_closed == 1
 
 
+def test_whoever_waits_for_room_hears_of_it_before_the_rest(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def step(_: object) -> None:
+        monkeypatch.setattr(loop, "_PAUSE_SECONDS", 60.0)
+        begun.set()
+        may_end.wait(10)
+
+    engine = make_engine(FakeRunner(before_step=step))
+    handle = engine.submit([1, 2], SamplingParams(max_tokens=1))
+    assert begun.wait(10)
+    with engine._loop.mailbox._room:
+        may_end.set()
+        assert engine._loop.mailbox._room.wait(10)
+    assert len(list(handle)) == 1
+
+
 def test_nobody_rests_beside_a_request(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

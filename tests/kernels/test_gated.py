@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from jit_kernels.activation_layout import GEMV_ROWS
+from jit_kernels.activation_layout import GEMV_ROWS, UNTILED
+from jit_kernels.errors import TraceError
 from jit_kernels.isa import AVX2, Isa
 from jit_kernels.kernel import Kernel
 from jit_kernels.kernels.geglu import geglu_prepare
@@ -97,6 +98,12 @@ def test_units_that_the_product_made_are_prepared_as_they_are(unit: Unit, form: 
         words, _ = prepared(unit, AVX2, gate, up, form, by_product=True)
 
         same_bits(words, expected.words)
+
+
+@each_unit
+def test_rows_that_are_not_in_strips_have_no_units_made_before(unit: Unit) -> None:
+    with pytest.raises(TraceError, match="the same whatever their number"):
+        compiled(unit.kernel, AVX2, form="i16", group=64, row_tile=UNTILED, by_product=True)
 
 
 def test_the_reference_of_swiglu_is_close_to_float64() -> None:

@@ -54,6 +54,15 @@ def test_one_row_has_the_bits_of_the_reference(isa: Isa, form: str, n: int) -> N
     check(actual, reference.prepare(x, form, 64, 6))
 
 
+@pytest.mark.parametrize("group", [96, 256, 1280])
+@pytest.mark.parametrize("n", [1000, 2130])
+def test_groups_of_any_length_are_those_of_the_reference(group: int, n: int) -> None:
+    x = rows_of(2, n)
+
+    for copy in prepared(AVX2, x, "i16", group, 6):
+        check(copy, reference.prepare(x, "i16", group, 6))
+
+
 @each_isa
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("row_tile", [6, 8])

@@ -18,7 +18,7 @@ from dashinfer_lab.engine.loading import LoadOptions, load_runner
 from dashinfer_lab.engine.runner import CompiledRunner
 from dashinfer_lab.sampling import SamplingState
 from tests.expected import load_expected
-from tests.model.tiny_artifact import tiny_artifact
+from tests.model.tiny_artifact import tiny_artifact, tiny_llama
 
 SCHEMES = (
     "fp32", "bf16", "a16w8", "a16w8:row", "a16w4", "a16w4:512",
@@ -116,6 +116,26 @@ def test_rows_that_are_multiplied_in_strips_have_the_same_bits(
         (result,) = runner.step([target(first, first + 50)])
 
     assert same_bits(result.logits, alone[first : first + 50])
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "fp32", "a16w8", "a16w4",
+        *(pytest.param(it, marks=pytest.mark.slow) for it in ("bf16", "a8w8", "a8w4")),
+    ],
+)  # fmt: skip
+def test_who_computes_a_gated_unit_does_not_change_a_bit(tmp_path: Path, scheme: str) -> None:
+    config = tiny_llama(intermediate_size=192)  # whole panels, so that one product makes both parts
+    artifact = tiny_artifact(tmp_path / "tiny", scheme, config)
+    with running(artifact) as runner:
+        by_product = [op for op in runner.plan.ops if op.constants.get("gated") == "swiglu"]
+        assert len(by_product) == config.num_layers
+        few = prefill(runner, 40)
+        runner.step([replace(target(0, 100), logit_rows="none")])
+        (many,) = runner.step([target(100, 150)])
+    assert many.logits is not None
+    assert same_bits(many.logits, few[100:])
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 50])
