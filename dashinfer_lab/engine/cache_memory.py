@@ -65,7 +65,10 @@ class CacheMemory:
         self._touch((len(chunks) + 1) * self._page_bytes)
 
     def touch_at_rest(self) -> bool:
-        """Touch some of the 32 MB after what is used, for a millisecond; whether any are left."""
+        """Touch some of what comes after what is used, for a millisecond; whether any is left.
+
+        32 MB in all, and every layer's next 2 MB where memory comes so.
+        """
         return not self._touch(_AT_REST_BYTES // len(self._layers))
 
     def _touch(self, ahead_bytes: int) -> bool:
