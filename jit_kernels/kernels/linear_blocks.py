@@ -224,7 +224,7 @@ def _gemm(product: Product, weights: Weights) -> None:
         row_block, column = unit // num_units, unit % num_units
         first = row_block * num_strips // num_blocks
         last = (row_block + 1) * num_strips // num_blocks
-        # Few have a part in common with others, and take its units one after the other.
+        # Workers that have a part in common take its units in turns.
         likely = column + maximum(worker().count // COUNTER_WORDS, 1)
         for half in loop(halves):
             panel = column + half * num_units
