@@ -39,7 +39,7 @@ from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import worker
 from jit_kernels.kernels.claims import COUNTER_WORDS, claimed_near
 from jit_kernels.kernels.linear_operands import (
-    HALF,
+    PANEL_SUMS,
     WORKSPACE_BYTES,
     Block,
     Piece,
@@ -264,7 +264,7 @@ def _row_block(
             done, num_strips = strip - first_strip, last_strip - first_strip
             _prefetch_share(upcoming, block_words, done, num_strips)
             sums = scratch.tiles + done * (row_tile * VECTOR_LANES)
-            tile = Tile.in_memory(sums + part.half * HALF, row_tile)
+            tile = Tile.in_memory(sums + part.half * PANEL_SUMS, row_tile)
             with when(first_word.equals(0)):
                 tile.clear()
             with when(is_end):

@@ -19,7 +19,7 @@ from jit_kernels.types import F32, I64, U8, U32, DType
 
 __all__ = [
     "BLOCK_STEPS",
-    "HALF",
+    "PANEL_SUMS",
     "ROW_BLOCK",
     "WORKSPACE_BYTES",
     "Block",
@@ -41,9 +41,9 @@ _MAX_GROUPS = 32  # of 32 in a K block of 1024
 _VECTOR_BYTES = 4 * VECTOR_LANES
 _UNPACKED_BYTES = BLOCK_STEPS * _VECTOR_BYTES
 _FACTORS_BYTES = _MAX_GROUPS * 2 * _VECTOR_BYTES
-HALF = (ROW_BLOCK + 16) * VECTOR_LANES
+PANEL_SUMS = (ROW_BLOCK + 16) * VECTOR_LANES
 """Sums of one panel and a row block; a gated product has those of gate and up side by side."""
-_TILES_BYTES = 2 * HALF * 4
+_TILES_BYTES = 2 * PANEL_SUMS * 4
 WORKSPACE_BYTES = _UNPACKED_BYTES + _FACTORS_BYTES + _TILES_BYTES
 """Scratch of one worker, for every format and shape."""
 
@@ -205,7 +205,7 @@ class Product:
             to.finish(row, panel, sums.vector(0))
             return
         gates = panel - self.num_panels // 2
-        gate, up = to.biased(sums.vector(0), gates), to.biased(sums.vector(HALF), panel)
+        gate, up = to.biased(sums.vector(0), gates), to.biased(sums.vector(PANEL_SUMS), panel)
         at = row * to.out_stride + gates * VECTOR_LANES
         to.out[VectorIndex(at)] = to.activation(gate) * up
 
