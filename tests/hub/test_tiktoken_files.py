@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dashinfer_lab.errors import CheckpointError
@@ -22,6 +22,7 @@ TABLE = [bytes([byte]) for byte in range(256)]
 TABLE += [word if isinstance(word, bytes) else word.encode() for word in WORDS]
 RANKS = {word: rank for rank, word in enumerate(TABLE)}
 FIRST = len(TABLE)
+GLM4_PREFIX = "[gMASK]<sop>"
 
 
 def merged(word: bytes) -> list[int]:
@@ -75,6 +76,9 @@ def test_words_are_joined_as_tiktoken_does(qwen: Tokenizer, letters: str) -> Non
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=20))
+@example(text="[MASK]")
+@example(text=GLM4_PREFIX)
+@example(text="<|user|> a<|endoftext|>")
 def test_any_text_comes_back_and_streams(qwen: Tokenizer, glm4: Tokenizer, text: str) -> None:
     for tokenizer in (qwen, glm4):
         ids = tokenizer.encode(text)
@@ -83,7 +87,8 @@ def test_any_text_comes_back_and_streams(qwen: Tokenizer, glm4: Tokenizer, text:
             deltas = [decoder.push(token_id) for token_id in ids[:end]]
 
             assert "".join(deltas) + decoder.finish() == tokenizer.decode(ids[:end])
-    assert glm4.decode(glm4.encode(text)) == text
+    written = glm4.decode(glm4.encode(text), skip_special_tokens=False)
+    assert written == GLM4_PREFIX + text  # special tokens spelled in it included
 
 
 def test_qwen_s_special_tokens_follow_the_table(qwen: Tokenizer) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dashinfer_lab.tokenizer import Tokenizer
@@ -64,11 +64,13 @@ def test_byte_level_text_is_the_library_s_for_any_ids(
 
 
 @given(text=st.text(st.characters(codec="utf-8"), max_size=30))
+@example(text="<s>")
+@example(text="<s>a</s> b<unk>")
 def test_text_comes_back_as_the_library_gives_it(loaded: Loaded, text: str) -> None:
     tokenizer, library = loaded
-    ids = tokenizer.encode(text)
+    ids = tokenizer.encode_plain(text)
 
-    assert ids == library.encode(text).ids
+    assert ids == library.encode(text, add_special_tokens=False).ids
     assert tokenizer.decode(ids) == library.decode(ids)
 
 
