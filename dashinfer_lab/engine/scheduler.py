@@ -57,7 +57,9 @@ class Scheduler:
     def schedule(self) -> list[Assignment]:
         """Choose the spans of the next step: decodes, then prompts begun, then newcomers."""
         self._let_first_in()
-        self._budget = budget = StepBudget(self._limits, self.cost, self._credit.seconds)
+        first = self.running[0] if self.running else None
+        budget = StepBudget(self._limits, self.cost, self._credit.seconds, first)
+        self._budget = budget
         for request in self._running_in(RequestState.DECODE):
             if self._make_room(request):
                 budget.take_decode(request)

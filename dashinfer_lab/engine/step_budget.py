@@ -83,16 +83,24 @@ class StepCredit:
 class StepBudget:
     """A step being filled: decodes, then prompts that were begun, then newcomers.
 
+    first: who ranks before all others that run.
     slowed_seconds: what the step may take for its decodes' sake; None while no prompt was looked
     at, and where nothing is predicted or no decode has a reader.
     """
 
-    def __init__(self, limits: StepLimits, cost: StepCost, credit_seconds: float) -> None:
+    def __init__(
+        self,
+        limits: StepLimits,
+        cost: StepCost,
+        credit_seconds: float,
+        first: Request | None = None,
+    ) -> None:
         self.assignments: Final[list[Assignment]] = []
         self.slowed_seconds: float | None = None
         self._limits: Final = limits
         self._cost: Final = cost
         self._credit_seconds = credit_seconds
+        self._first: Final = first
         self._work = StepWork()
         self._tokens_left = limits.max_tokens
         self._rows_left = limits.max_logit_rows
@@ -179,6 +187,16 @@ class StepBudget:
             in_time = min(in_time, self._most_tokens - self._work.num_tokens)
         return max(int(in_time), self._least_left or 0, 0)
 
+    @property
+    def _keeps_prompts_back(self) -> bool:
+        """Whether this step tells what decodes take alone; the first of all goes on in any case."""
+        first_decodes = self._first is self.assignments[0].request
+        return (
+            first_decodes
+            and self._cost.wants_decodes_alone
+            and self._limits.max_slowdown is not None
+        )
+
     def _look_at_decodes(self) -> None:
         """Find what the step may take for its decodes' sake, now that all are taken."""
         num_decoding = self._work.num_tokens
@@ -186,6 +204,8 @@ class StepBudget:
         if self._decodes_are_read:
             self.slowed_seconds = self._limits.slowed(self._cost.predict(self._work))
             self._most_tokens = self._cost.reach if self._cost.knows_few(num_decoding) else 0
+            if self._keeps_prompts_back:
+                self._most_tokens = self._least_left = 0
 
 
 def _num_left(request: Request) -> int:

@@ -5,6 +5,8 @@
 Coefficients give the least squares of relative errors with none below 0; recent steps count more.
 As long as few steps leave them open, tokens take what they can: one seems dearer than it is, and
 what decodes take alone shorter, so that a prompt beside them begins with few tokens.
+The first step may take many times what the same takes later, when weights come from the disk: it is
+soon outweighed, if only steps of both kinds follow. So now and then decodes have a step alone.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ _SETTLED: Final = 1e-4  # of the largest share of a step's time
 _NUM_FEATURES: Final = 4
 _TOKENS_FIRST: Final = (1, 0, 2, 3)
 _TELLING_TOKENS: Final = 16
-_HARDLY_ANY: Final = 2
+_ENOUGH_ALONE: Final = 3
+_MOST_BESIDE: Final = 64
 _NEAR: Final = 4
 _LEAST_SECONDS: Final = 1e-5
 _PAIRS: Final = 1024.0  # of a unit, so that coefficients are of one size
@@ -45,8 +48,8 @@ class StepWork(NamedTuple):
 class StepCost:
     """Observe steps; predict from the second on.
 
-    Steps with prompts and those with hardly any token of one count alike, and of each kind recent
-    ones: a prompt of a thousand steps must not let fade what decodes alone take.
+    Steps with prompts and those of decodes alone count alike, and of each kind recent ones: a
+    prompt of a thousand steps must not let fade what decodes alone take.
     """
 
     def __init__(self) -> None:
@@ -55,6 +58,8 @@ class StepCost:
         self._solved = True
         self._most_tokens = 0
         self._least_tokens = 0
+        self._num_alone = 0
+        self._num_beside = 0
 
     @property
     def known(self) -> bool:
@@ -77,6 +82,14 @@ class StepCost:
         return self._least_tokens <= _NEAR * num_tokens
 
     @property
+    def wants_decodes_alone(self) -> bool:
+        """Whether a step of decodes is due without prompts: few were seen, or none for long.
+
+        What decodes are believed to take bounds every step that prompts share with them.
+        """
+        return self._num_alone < _ENOUGH_ALONE or self._num_beside >= _MOST_BESIDE
+
+    @property
     def telling_tokens(self) -> int:
         """Tokens a step is to have so that steps differ enough to tell costs apart; 0 if one had.
 
@@ -88,8 +101,10 @@ class StepCost:
         """Take the time of a step into account."""
         scale = 1 / max(seconds, _LEAST_SECONDS)
         features = tuple(scale * feature for feature in _features(work))
-        prompt_tokens = work.num_tokens - work.num_logit_rows
-        self._kinds[prompt_tokens > _HARDLY_ANY].add(features, scale * seconds)
+        alone = work.num_tokens <= work.num_logit_rows
+        self._kinds[alone].add(features, scale * seconds)
+        self._num_alone += alone
+        self._num_beside = 0 if alone else self._num_beside + (work.num_logit_rows > 0)
         self._most_tokens = max(self._most_tokens, work.num_tokens)
         self._least_tokens = min(self._least_tokens or work.num_tokens, work.num_tokens)
         self._solved = False
@@ -142,7 +157,7 @@ def _sweep(current: list[float], products: list[list[float]], targets: list[floa
 
 
 class _Observations:
-    """Means over the steps of one kind, of which recent ones count more."""
+    """Means over the steps of one kind: the n-th counts n times as the first, at the most 2 %."""
 
     def __init__(self) -> None:
         self.products: Final = [[0.0] * _NUM_FEATURES for _ in range(_NUM_FEATURES)]
@@ -151,7 +166,7 @@ class _Observations:
 
     def add(self, features: Sequence[float], target: float) -> None:
         self._num_seen += 1
-        share = max(1 / self._num_seen, _NEWEST)
+        share = max(2 / (self._num_seen + 1), _NEWEST)
         for i, left in enumerate(features):
             self.targets[i] += share * (left * target - self.targets[i])
             products = self.products[i]

@@ -208,7 +208,8 @@ class LoadWithoutCache(Load):
 
 
 def test_a_leader_outranks_its_followers_whatever_happens() -> None:
-    core = EngineCore(FakeRunner(num_pages=9, max_tokens=12), EngineOptions(), lambda: 0.0)
+    options = EngineOptions(max_slowdown=None)
+    core = EngineCore(FakeRunner(num_pages=9, max_tokens=12), options, lambda: 0.0)
     leader = generation(0, [1] * 10, 4)
     followers: list[Request] = [generation(i, [1] * 10, 4, leader=leader) for i in (1, 2)]
     core.add(leader)

@@ -18,7 +18,7 @@ from dashinfer_lab.sampling import SamplingParams
 from tests.engine.fake_runner import FakeRunner, LetterDecoder
 
 
-def make_core(runner: FakeRunner, **options: int) -> EngineCore:
+def make_core(runner: FakeRunner, **options: int | None) -> EngineCore:
     ticks = itertools.count()
     return EngineCore(runner, EngineOptions(**options), lambda: float(next(ticks)))
 
@@ -73,7 +73,7 @@ def shapes(runner: FakeRunner) -> list[list[tuple[int, int]]]:
 
 def test_decodes_come_first_and_prompts_share_what_is_left_of_the_budget() -> None:
     runner = FakeRunner(max_tokens=10)
-    core = make_core(runner)
+    core = make_core(runner, max_slowdown=None)
     for i, length in enumerate([3, 12, 9]):
         core.add(generation(i, [i] * length, 4))
     run(core)
@@ -238,7 +238,8 @@ def test_a_prompt_ends_the_walks_of_others() -> None:
     runner = FakeRunner(max_walks=4, max_tokens=6)
     core = EngineCore(runner, EngineOptions(), lambda: 0.0)
     core.add(generation(0, [1, 2, 3], 30))
-    core.step()
+    for _ in range(4):  # the prompt, and enough of decodes alone to tell what they take
+        core.step()
     core.add(generation(1, [5] * 20, 3))
     runner.batches.clear()
     core.step()
