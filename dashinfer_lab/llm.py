@@ -108,7 +108,9 @@ class LLM:
         self._weights = weights
         with progress_from(progress) as told:
             self.artifact: Artifact = open_model(model, tokenizer, weights, threads, told)
-        self.tokenizer: Tokenizer | None = _tokenizer(self.artifact, chat_template)
+        from dashinfer_lab.tokenizer import Tokenizer
+
+        self.tokenizer = Tokenizer.find(self.artifact.directory, chat_template)
         self.sampling_defaults: Mapping[str, Any] = model_defaults(self.artifact.directory)
         loaded = load_runner(self.artifact, options)
         self._runner = loaded.runner
@@ -198,7 +200,7 @@ class LLM:
         texts = [prompt_text(prompt) for prompt in wanted]
         options = options_for(wanted, priority)
         chosen = self._chosen(len(wanted), sampling_params)
-        must_fit = map(_must_fit, chosen)
+        must_fit = [it.truncate_prompt_tokens is None for it in chosen]
         ids = [self._encoder.ids(p, must_fit=m) for p, m in zip(wanted, must_fit, strict=True)]
         return self._complete(texts, ids, chosen, options, use_tqdm)
 
@@ -224,7 +226,9 @@ class LLM:
         conversations = cast("Sequence[Sequence[Message]]", messages if many else [messages])
         chosen = self._chosen(len(conversations), sampling_params)
         ids = [
-            self._encoder.chat_ids(conversation, must_fit=_must_fit(params), **layout)
+            self._encoder.chat_ids(
+                conversation, must_fit=params.truncate_prompt_tokens is None, **layout
+            )
             for conversation, params in zip(conversations, chosen, strict=True)
         ]
         return self._complete([None] * len(ids), ids, chosen, None, use_tqdm)
@@ -261,7 +265,10 @@ class LLM:
         """
         whole = replace(self.default_sampling_params, max_tokens=None)
         (params,) = params_for(1, whole if sampling_params is None else sampling_params)
-        ids, options = self.token_ids(prompt, _must_fit(params)), salted(prompt, options)
+        ids, options = (
+            self.token_ids(prompt, params.truncate_prompt_tokens is None),
+            salted(prompt, options),
+        )
         return self._engine.submit(ids, params, block=True, options=options)
 
     def token_ids(
@@ -274,6 +281,10 @@ class LLM:
         if isinstance(prompt, str | Mapping):
             return self._encoder.ids(prompt, must_fit=must_fit)
         return self._encoder.chat_ids(prompt, must_fit=must_fit)
+
+    def get_tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, which it must have."""
+        return self._encoder.required_tokenizer()
 
     def session(
         self, messages: Sequence[Message] = (), *, options: RequestOptions | None = None
@@ -374,16 +385,6 @@ class LLM:
 
     def _chosen(self, count: int, params: object) -> list[SamplingParams]:
         return params_for(count, self.default_sampling_params if params is None else params)
-
-
-def _must_fit(params: SamplingParams) -> bool:
-    return params.truncate_prompt_tokens is None
-
-
-def _tokenizer(artifact: Artifact, chat_template: str | Path | None) -> Tokenizer | None:
-    from dashinfer_lab.tokenizer import Tokenizer
-
-    return Tokenizer.find(artifact.directory, chat_template)
 
 
 def _output(text: str | None, handles: Sequence[RequestHandle]) -> RequestOutput:

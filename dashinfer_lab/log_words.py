@@ -6,11 +6,13 @@ Loggers of `jit_kernels` know no language. Knows no logger but by its name.
 from __future__ import annotations
 
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final
 
 from dashinfer_lab.config import Language, default_language
 
-__all__ = ["CHINESE", "log_in", "translate_log"]
+__all__ = ["CHINESE", "log_in", "translate_log", "warnings_kept"]
 
 CHINESE: Final = {
     "jit_kernels": {
@@ -28,6 +30,9 @@ CHINESE: Final = {
         "a subscriber failed and is dropped: %r": "一个事件订阅者出错，已被移除：%r",
     },
     "dashinfer_lab.engine.loading": {
+        "threads=%d, but only %d can run at once: they take turns, which is slow for this program "
+        "and for others; leave threads away": "threads=%d，但同时只能运行 %d 个：线程轮流运行，"
+        "会拖慢本程序和其他程序；请不要指定 threads",
         "activations are rounded to %d bits, which changes answers; a16w8 and a16w4 keep 16 bits "
         "and decode one request as fast": "激活值被舍入到 %d 位，会改变回答；a16w8 和 a16w4 "
         "保留 16 位，单个请求的解码同样快",
@@ -75,3 +80,26 @@ def translate_log() -> None:
 def log_in(language: Language | None) -> None:
     """Choose the language of warnings; None is the locale's."""
     _WORDS.language = language
+
+
+@contextmanager
+def warnings_kept() -> Generator[list[str]]:
+    """Keep what the log warns of meanwhile, in place of saying it amid other words."""
+    kept = _Kept(logging.WARNING)
+    root = logging.getLogger()
+    root.addHandler(kept)
+    try:
+        yield kept.words
+    finally:
+        root.removeHandler(kept)
+
+
+class _Kept(logging.Handler):
+    """Collects what is said."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.words: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.words.append(record.getMessage())

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from dashinfer_lab.config import cache_root, default_language
 from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.log_words import warnings_kept
 from dashinfer_lab.widgets.chat_session import ChatSession
 from dashinfer_lab.widgets.sampling_controls import chat_params
 from dashinfer_lab.widgets.words import say
@@ -68,10 +69,12 @@ class _Magics:
         session = self._sessions[llm]
         session.system = session.system if options.system is None else options.system
         session.changed = lambda: printer.show(session)
-        try:
-            turn = session.answer(cell.strip(), replace(chat_params(llm), **given))
-        finally:
-            printer.finish(session)
+        with warnings_kept() as warned:
+            try:
+                turn = session.answer(cell.strip(), replace(chat_params(llm), **given))
+            finally:
+                printer.finish(session)
+                sys.stderr.write("".join(f"{words}\n" for words in warned))
         if turn.error is not None:
             raise turn.error
         if options.output:

@@ -130,8 +130,10 @@ def _answer(
     answer, figures = "".join(emitted), Figures.of(handle.metrics)
     conversation.keep(message, answer)
     if echo:
-        stopped = [text("chat.stopped")] if interruption.asked else []
-        remark(" · ".join([*stopped, str(figures)]))
+        ended = [text("chat.stopped")] if interruption.asked else []
+        if handle.finish_reason == "length":
+            ended = [text("chat.cut")]
+        remark(" · ".join([*ended, str(figures)]))
     finish = {"finish_reason": handle.finish_reason}
     return {"message": message, "text": answer, **finish, **figures.as_dict()}
 
@@ -147,19 +149,25 @@ def _messages(conversation: Conversation, interactive: bool) -> Iterator[str]:
 
 
 def _lines(interactive: bool) -> Iterator[str]:
-    """What is typed until Ctrl-D, or Ctrl-C at the prompt; or what stdin holds."""
+    """What is typed until Ctrl-D, or Ctrl-C twice at the prompt; or what stdin holds."""
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     if not interactive:
         yield from iter(sys.stdin.readline, "")
         return
     ask = _ask_with_editing if sys.stdout.isatty() else _ask_on_stderr
+    is_leaving = False
     while True:
         try:
             line = ask()
-        except (EOFError, KeyboardInterrupt):
+        except (EOFError, KeyboardInterrupt) as ended:
             print(file=sys.stderr)
-            return
+            if is_leaving or isinstance(ended, EOFError):
+                return
+            is_leaving = True  # it may have been meant for an answer that had just ended
+            remark(text("chat.leave"))
+            continue
+        is_leaving = False
         yield line
 
 

@@ -96,6 +96,13 @@ _CHAT = {
         "没有命令 {command}；/help 列出命令，行首加空格可作为文本发送",
     ),
     "chat.stopped": Sentence("stopped", "已停止"),
+    "chat.cut": Sentence(
+        "cut at the longest answer; --max-tokens allows a longer one",
+        "已达回答长度上限，可用 --max-tokens 放宽",
+    ),
+    "chat.leave": Sentence(
+        "Ctrl-D leaves, and so does Ctrl-C once more", "Ctrl-D 退出，再按一次 Ctrl-C 也会退出"
+    ),
 }
 
 _DEMO = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from dashinfer_lab.cli.messages import error_text, language
 from dashinfer_lab.cli.width import padded, width
 from dashinfer_lab.config import Language
 from dashinfer_lab.error_words import error_words
+from dashinfer_lab.log_words import warnings_kept
 
 __all__ = [
     "one_line",
@@ -43,26 +43,12 @@ def remark(text: str) -> None:
 @contextmanager
 def warnings_after() -> Generator[None]:
     """Keep the log's warnings until a line that streams to stdout has ended; then say them."""
-    kept = _Kept(logging.WARNING)
-    root = logging.getLogger()
-    root.addHandler(kept)
-    try:
-        yield
-    finally:
-        root.removeHandler(kept)
-        for words in kept.words:
-            remark(words)
-
-
-class _Kept(logging.Handler):
-    """Collects what is said."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-        self.words: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.words.append(record.getMessage())
+    with warnings_kept() as kept:
+        try:
+            yield
+        finally:
+            for words in kept:
+                remark(words)
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:

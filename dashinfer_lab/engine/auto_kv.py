@@ -22,17 +22,17 @@ KV_CACHE_DTYPES: Final = ("auto", *KV_FORMATS)
 
 _WORDS: Final[dict[str, tuple[str, str]]] = {
     "asked": (
-        "{kept}: it was asked for; {tokens} tokens of context take {size:.0f} MB",
-        "{kept}：按您的要求；{tokens} 个词元的上下文占 {size:.0f} MB",
+        "{kept}: it was asked for; {tokens} tokens take {size:.0f} MB",
+        "{kept}：按您的要求；{tokens} 个词元占 {size:.0f} MB",
     ),
     "brief": (
-        "{kept}: {size:.0f} MB for {tokens} tokens of context",
-        "{kept}：{tokens} 个词元的上下文占 {size:.0f} MB",
+        "{kept}: {size:.0f} MB for {tokens} tokens",
+        "{kept}：{tokens} 个词元占 {size:.0f} MB",
     ),
     "fits": (
-        "{kept}: keys and values as computed; {tokens} tokens of context take {size:.0f} MB of the "
+        "{kept}: keys and values as computed; {tokens} tokens take {size:.0f} MB of the "
         "{room:.0f} MB they may have",
-        "{kept}：键和值按计算结果保存；{tokens} 个词元的上下文占 {size:.0f} MB，可用 {room:.0f} MB",
+        "{kept}：键和值按计算结果保存；{tokens} 个词元占 {size:.0f} MB，可用 {room:.0f} MB",
     ),
     "rounded": (
         "{kept}: {tokens} tokens would take {exact:.0f} MB in fp32, and may have {room:.0f} MB; "

@@ -170,7 +170,7 @@ class EngineCore:
     def _num_walks(self, batch: list[Assignment], now: float) -> int:
         """Tokens that every request of a batch may draw before anybody looks."""
         decoding = all(request.state is RequestState.DECODE for request, _ in batch)
-        if not decoding or self._runner.max_walks == 1:
+        if not decoding or self._runner.max_walks == 1 or self.scheduler.keeps_back:
             return 1
         wanted = min(self._runner.max_walks, *(request.tokens_left for request, _ in batch))
         for seconds in self._call_seconds(batch, now):

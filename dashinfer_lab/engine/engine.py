@@ -113,7 +113,10 @@ class Engine:
         """
         params = _checked("params", params or SamplingParams(), SamplingParams)
         if params.n != 1:
-            raise RequestError(f"n={params.n} has several handles: use submit_choices")
+            raise RequestError(
+                f"n={params.n} has several answers, one stream has one: take LLM.generate, or "
+                "LLM.engine.submit_choices for a handle each"
+            )
         return self.submit_choices(token_ids, params, block=block, options=options)[0]
 
     def submit_choices(

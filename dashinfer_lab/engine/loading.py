@@ -107,6 +107,7 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
     plan = cached_plan(artifact, limits, cache_root() / "lowered")
     _warn_of_coarse_activations(plan)
     _say_which_angles(artifact.config, context_length)
+    _warn_of_turns(threads)
     artifact.prefault()
     num_pages = _num_pages(plan, context_length, options.kv_cache_bytes)
     pool = Pool(threads.threads, compiler_for(isa, cache_root() / "objects"))
@@ -124,6 +125,16 @@ def load_runner(artifact: Artifact, options: LoadOptions) -> Loaded:
         pool.close()
         raise
     return Loaded(runner, threads, kv_choice, schedules)
+
+
+def _warn_of_turns(threads: ThreadPlan) -> None:
+    if threads.threads > threads.usable:
+        _log.warning(
+            "threads=%d, but only %d can run at once: they take turns, which is slow for this "
+            "program and for others; leave threads away",
+            threads.threads,
+            threads.usable,
+        )
 
 
 def _autotune(options: LoadOptions) -> Autotune:

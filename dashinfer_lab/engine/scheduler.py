@@ -74,8 +74,13 @@ class Scheduler:
 
     def observe(self, work: StepWork, seconds: float, num_walks: int) -> None:
         """Learn from the step scheduled last: it walked so many times, `seconds` each."""
-        self.cost.observe(work, seconds)
+        self.cost.observe(work, seconds, self._budget.kind)
         self._credit.settle(self._budget, seconds, num_walks)
+
+    @property
+    def keeps_back(self) -> bool:
+        """Whether the step scheduled last leaves prompts waiting that it had room for."""
+        return self._budget.keeps_back
 
     def reach(self, batch: Sequence[Assignment], num_ahead: int) -> bool:
         """Take pages for tokens beyond those of a step of decodes, as far as none must give any."""

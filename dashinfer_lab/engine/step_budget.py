@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dashinfer_lab.engine.request import Request, Span
-from dashinfer_lab.engine.step_cost import StepCost, StepWork
+from dashinfer_lab.engine.step_cost import StepCost, StepKind, StepWork
 
 __all__ = ["Assignment", "StepBudget", "StepCredit", "StepLimits"]
 
@@ -83,7 +83,8 @@ class StepCredit:
 class StepBudget:
     """A step being filled: decodes, then prompts that were begun, then newcomers.
 
-    first: who ranks before all others that run.
+    first: who ranks before all others that run.  keeps_back: whether prompts that could have been
+    taken were not, or but for one token.
     slowed_seconds: what the step may take for its decodes' sake; None while no prompt was looked
     at, and where nothing is predicted or no decode has a reader.
     """
@@ -97,6 +98,7 @@ class StepBudget:
     ) -> None:
         self.assignments: Final[list[Assignment]] = []
         self.slowed_seconds: float | None = None
+        self.keeps_back = False
         self._limits: Final = limits
         self._cost: Final = cost
         self._credit_seconds = credit_seconds
@@ -114,6 +116,13 @@ class StepBudget:
     def only_decodes(self) -> bool:
         """Whether no prompt was taken."""
         return len(self.assignments) == self._num_decodes
+
+    @property
+    def kind(self) -> StepKind:
+        """What the step computes."""
+        if self.only_decodes or self.keeps_back:
+            return StepKind.ALONE
+        return StepKind.BESIDE if self._num_decodes else StepKind.PROMPTS
 
     @property
     def has_room(self) -> bool:
@@ -187,15 +196,11 @@ class StepBudget:
             in_time = min(in_time, self._most_tokens - self._work.num_tokens)
         return max(int(in_time), self._least_left or 0, 0)
 
-    @property
-    def _keeps_prompts_back(self) -> bool:
-        """Whether this step tells what decodes take alone; the first of all goes on in any case."""
+    def _keep_prompts_back(self) -> None:
+        """Let this step tell what decodes take alone; a prompt that ranks first takes one token."""
         first_decodes = self._first is self.assignments[0].request
-        return (
-            first_decodes
-            and self._cost.wants_decodes_alone
-            and self._limits.max_slowdown is not None
-        )
+        self._most_tokens, self._least_left = 0, 0 if first_decodes else 1
+        self.keeps_back = True
 
     def _look_at_decodes(self) -> None:
         """Find what the step may take for its decodes' sake, now that all are taken."""
@@ -204,8 +209,8 @@ class StepBudget:
         if self._decodes_are_read:
             self.slowed_seconds = self._limits.slowed(self._cost.predict(self._work))
             self._most_tokens = self._cost.reach if self._cost.knows_few(num_decoding) else 0
-            if self._keeps_prompts_back:
-                self._most_tokens = self._least_left = 0
+            if self._cost.wants_decodes_alone and self._limits.max_slowdown is not None:
+                self._keep_prompts_back()
 
 
 def _num_left(request: Request) -> int:

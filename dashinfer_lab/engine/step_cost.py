@@ -5,17 +5,19 @@
 Coefficients give the least squares of relative errors with none below 0; recent steps count more.
 As long as few steps leave them open, tokens take what they can: one seems dearer than it is, and
 what decodes take alone shorter, so that a prompt beside them begins with few tokens.
-The first step may take many times what the same takes later, when weights come from the disk: it is
-soon outweighed, if only steps of both kinds follow. So now and then decodes have a step alone.
+The first steps may take many times what the same take later, when weights come from the disk, and a
+machine may change its speed. So now and then decodes have a step as good as alone, and what was
+learnt before counts little once some steps in a row are far from what was predicted.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
-__all__ = ["StepCost", "StepWork"]
+__all__ = ["StepCost", "StepKind", "StepWork"]
 
 _NEWEST: Final = 0.02  # what the newest of many observations counts
 _MOST_SWEEPS: Final = 200
@@ -25,9 +27,20 @@ _TOKENS_FIRST: Final = (1, 0, 2, 3)
 _TELLING_TOKENS: Final = 16
 _ENOUGH_ALONE: Final = 3
 _MOST_BESIDE: Final = 64
+_FAR_OFF: Final = 1.5  # times as long as predicted, or as short
+_MOST_FAR_OFF: Final = 3
+_LEFT_SEEN: Final = 2
 _NEAR: Final = 4
 _LEAST_SECONDS: Final = 1e-5
 _PAIRS: Final = 1024.0  # of a unit, so that coefficients are of one size
+
+
+class StepKind(Enum):
+    """What a step computes: decodes as good as alone, prompts beside them, or prompts alone."""
+
+    ALONE = auto()
+    BESIDE = auto()
+    PROMPTS = auto()
 
 
 class StepWork(NamedTuple):
@@ -48,8 +61,8 @@ class StepWork(NamedTuple):
 class StepCost:
     """Observe steps; predict from the second on.
 
-    Steps with prompts and those of decodes alone count alike, and of each kind recent ones: a
-    prompt of a thousand steps must not let fade what decodes alone take.
+    Steps with prompts and those of decodes alone count alike, and of each recent ones: a prompt of
+    a thousand steps must not let fade what decodes alone take.
     """
 
     def __init__(self) -> None:
@@ -57,9 +70,11 @@ class StepCost:
         self._coefficients = [0.0] * _NUM_FEATURES
         self._solved = True
         self._most_tokens = 0
+        self._most_of_late = 0.0
         self._least_tokens = 0
         self._num_alone = 0
         self._num_beside = 0
+        self._num_far_off = 0
 
     @property
     def known(self) -> bool:
@@ -68,11 +83,11 @@ class StepCost:
 
     @property
     def reach(self) -> int:
-        """Tokens of a step up to which predictions are to be trusted: twice the most observed.
+        """Tokens of a step up to which predictions are to be trusted: twice the most of late.
 
         A few tokens may all take the time of one, which says nothing of hundreds.
         """
-        return max(_TELLING_TOKENS, 2 * self._most_tokens)
+        return max(_TELLING_TOKENS, int(2 * self._most_of_late))
 
     def knows_few(self, num_tokens: int) -> bool:
         """Whether a step of about so few tokens was observed: of no more than four times as many.
@@ -83,7 +98,7 @@ class StepCost:
 
     @property
     def wants_decodes_alone(self) -> bool:
-        """Whether a step of decodes is due without prompts: few were seen, or none for long.
+        """Whether a step of decodes is due without prompts: few were seen, or many beside prompts.
 
         What decodes are believed to take bounds every step that prompts share with them.
         """
@@ -97,17 +112,47 @@ class StepCost:
         """
         return _TELLING_TOKENS if self._most_tokens < _TELLING_TOKENS else 0
 
-    def observe(self, work: StepWork, seconds: float) -> None:
+    def observe(self, work: StepWork, seconds: float, kind: StepKind) -> None:
         """Take the time of a step into account."""
+        if kind is not StepKind.PROMPTS and self._num_beside + (kind is StepKind.BESIDE):
+            self._look_back(self._way_off(work, seconds), kind)
         scale = 1 / max(seconds, _LEAST_SECONDS)
         features = tuple(scale * feature for feature in _features(work))
-        alone = work.num_tokens <= work.num_logit_rows
+        alone = kind is StepKind.ALONE
         self._kinds[alone].add(features, scale * seconds)
         self._num_alone += alone
-        self._num_beside = 0 if alone else self._num_beside + (work.num_logit_rows > 0)
+        self._num_beside = 0 if alone else self._num_beside + (kind is StepKind.BESIDE)
         self._most_tokens = max(self._most_tokens, work.num_tokens)
+        faded = self._most_of_late * (1 - _NEWEST * (kind is StepKind.BESIDE))
+        self._most_of_late = max(faded, work.num_tokens)
         self._least_tokens = min(self._least_tokens or work.num_tokens, work.num_tokens)
         self._solved = False
+
+    def _way_off(self, work: StepWork, seconds: float) -> int:
+        """1 for a step that took far longer than predicted, -1 for far shorter, 0 for others."""
+        off = seconds / max(self.predict(work), _LEAST_SECONDS)
+        return (off > _FAR_OFF) - (off < 1 / _FAR_OFF)
+
+    def _look_back(self, way: int, kind: StepKind) -> None:
+        """Let what was seen before count little where steps are far from it.
+
+        One may have been held up: it lets decodes have a step alone, and no later one have more
+        than twice its tokens. That step, or several in a row, tell that the machine is another one.
+        """
+        same_way = way * self._num_far_off > 0
+        if kind is StepKind.BESIDE:
+            self._num_far_off = self._num_far_off + way if same_way else way
+            if way:
+                self._num_alone, self._most_of_late = min(self._num_alone, _ENOUGH_ALONE - 1), 0.0
+            changed = abs(self._num_far_off) >= _MOST_FAR_OFF
+        else:
+            changed = same_way
+        if changed or (way and kind is StepKind.ALONE):
+            self._kinds[True].forget(_LEFT_SEEN)
+            self._num_alone = 0
+        if changed:
+            self._kinds[False].forget(_LEFT_SEEN)
+            self._num_far_off = 0
 
     def predict(self, work: StepWork) -> float:
         """Seconds a step will take."""
@@ -157,12 +202,16 @@ def _sweep(current: list[float], products: list[list[float]], targets: list[floa
 
 
 class _Observations:
-    """Means over the steps of one kind: the n-th counts n times as the first, at the most 2 %."""
+    """Means over the steps of one kind: the n-th counts as n times the first, and at least 2 %."""
 
     def __init__(self) -> None:
         self.products: Final = [[0.0] * _NUM_FEATURES for _ in range(_NUM_FEATURES)]
         self.targets: Final = [0.0] * _NUM_FEATURES
         self._num_seen = 0
+
+    def forget(self, num_left: int) -> None:
+        """Let later steps count as if no more than so many had been seen."""
+        self._num_seen = min(self._num_seen, num_left)
 
     def add(self, features: Sequence[float], target: float) -> None:
         self._num_seen += 1

@@ -1,6 +1,6 @@
 """What a user asks of sampling, in vLLM's names, checked on the spot; knows no model and no text.
 
-An option this version does not implement is no field, so Python itself refuses it by name.
+An option this version does not implement is no field, and is refused by name.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dashinfer_lab.sampling.checks import (
     refuse,
 )
 from dashinfer_lab.sampling.output_kind import RequestOutputKind, check_kind
+from dashinfer_lab.sampling.unknown import refusing_unknown
 
 __all__ = ["GREEDY_BELOW", "MAX_LOGPROBS", "LogitsProcessor", "SamplingParams"]
 
@@ -49,6 +50,7 @@ _FLAGS: Final = (
 )
 
 
+@refusing_unknown
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """Choose how tokens are drawn and when to stop; a bad value raises `RequestError`.

@@ -166,7 +166,10 @@ def _compile(source: str, now: Callable[[], datetime]) -> Template:
 def check_messages(messages: object) -> None:
     """Raise RequestError unless `messages` are turns with a role and a text."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
-        raise RequestError('messages must be a list of {"role": ..., "content": ...}, at least one')
+        raise RequestError(
+            'messages must be a list of {"role": ..., "content": ...}, at least one; a prompt may '
+            "also be a text"
+        )
     for index, message in enumerate(cast("Sequence[object]", messages)):
         if not isinstance(message, Mapping):
             raise RequestError(f"message {index} is a {type(message).__name__}, not a mapping")

@@ -8,7 +8,9 @@ last one, are then faster than all.
      ▲                                     │
      └─────────── after a while ───────────┘
 
-A while is 0.2 s at first, and twice as long with each relapse.
+A while is 0.2 s at first, and twice as long with each relapse; where the system counts how long
+processors were idle, it ends only when they were: a step beside others at work may take half a
+second, and the one that finds them still there is lost.
 """
 
 from __future__ import annotations
@@ -32,23 +34,35 @@ _WINDOW_SECONDS: Final = 0.15  # a virtual machine's own pauses of 10 ms are no 
 _FIRST_HOLD_SECONDS: Final = 0.2
 _LONGEST_HOLD_SECONDS: Final = 3.2
 _FORGIVEN_AFTER: Final = 5  # times the hold
+_IDLE_ENOUGH: Final = 0.7  # of the processors that more workers would take
+
+
+Seconds = Callable[[], float | None]
 
 
 class Contention:
     """Watches runs and says how many of `num_workers` the next one should use.
 
     `delays` are the seconds for which all threads so far waited for a processor while they wanted
-    to run; None where the system does not tell. That they are fewer is told once a process,
-    whichever pool meets it first.
+    to run, `idle` those for which processors that they may use had nothing to do; None where the
+    system does not tell. That they are fewer is told once a process, whichever pool meets it first.
     """
 
     told: ClassVar[bool] = False
 
-    def __init__(self, num_workers: int, delays: Callable[[], float | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        num_workers: int,
+        delays: Seconds = lambda: None,
+        idle: Seconds = lambda: None,
+    ) -> None:
         self.num_active = num_workers
         self._all: Final = num_workers
         self._waiting = self._running = self._num_pauses = 0
         self._delays: Final = delays
+        self._idle: Final = idle
+        self._idle_before: float | None = None
+        self._looked_seconds = 0.0
         self._delayed_before: float | None = None
         self._window_began: float | None = None
         self._hold_seconds = _FIRST_HOLD_SECONDS
@@ -69,8 +83,8 @@ class Contention:
         if self._is_crowded(share, seconds):
             self._reduce(now_seconds)
         elif self.num_active < self._all:
-            if now_seconds - self._changed_seconds >= self._hold_seconds:
-                self._restore(now_seconds)
+            if now_seconds - self._looked_seconds >= self._hold_seconds:
+                self._restore_if_idle(now_seconds)
         elif now_seconds - self._changed_seconds >= _FORGIVEN_AFTER * self._hold_seconds:
             self._hold_seconds, self._restored = _FIRST_HOLD_SECONDS, False
 
@@ -97,8 +111,17 @@ class Contention:
         now = self._delays()
         return None if now is None or self._delayed_before is None else now - self._delayed_before
 
-    def _restore(self, now_seconds: float) -> None:
-        self.num_active = min(2 * self.num_active, self._all)
+    def _restore_if_idle(self, now_seconds: float) -> None:
+        """Use twice the workers, unless the processors that they would take were at work."""
+        wanted = min(2 * self.num_active, self._all)
+        now, before = self._idle(), self._idle_before
+        elapsed, self._idle_before = now_seconds - self._looked_seconds, now
+        self._looked_seconds = now_seconds
+        if now is not None and before is not None:
+            enough = _IDLE_ENOUGH * (wanted - self.num_active) * elapsed
+            if now - before < enough:
+                return
+        self.num_active = wanted
         self._changed_seconds = now_seconds
         self._restored = True
 
@@ -107,7 +130,8 @@ class Contention:
             self._hold_seconds = min(2 * self._hold_seconds, _LONGEST_HOLD_SECONDS)
             self._restored = False
         self.num_active = max(1, self.num_active // 2)
-        self._changed_seconds = now_seconds
+        self._changed_seconds = self._looked_seconds = now_seconds
+        self._idle_before = self._idle()
         if not Contention.told:
             Contention.told = True
             _log.warning(

@@ -29,7 +29,7 @@ from jit_kernels.runtime.image import native_addresses
 from jit_kernels.runtime.pool_code import BLOCK_WORDS, CONTROL_BYTES, Field
 from jit_kernels.runtime.topology import thread_plan
 
-__all__ = ["MAX_THREADS", "Pool", "delay_seconds"]
+__all__ = ["MAX_THREADS", "Pool", "delay_seconds", "idle_seconds"]
 
 MAX_THREADS = 1024
 # About 0.3 ms: longer than the pause between two steps of a decode loop.
@@ -66,7 +66,9 @@ class Pool:
         self.spin = spin
         self._blocks = aligned((num_threads, BLOCK_WORDS), np.int64)
         self._contention = contention or (
-            Contention(num_threads, partial(delay_seconds, self._blocks)) if spin else None
+            Contention(num_threads, partial(delay_seconds, self._blocks), idle_seconds)
+            if spin
+            else None
         )
         self._cycles = (0, 0)
         self.held_up_seconds = 0.0
@@ -204,6 +206,23 @@ def _join(
         with lock:
             stop(control.ctypes.data, blocks.ctypes.data)
     del compiler
+
+
+def idle_seconds() -> float | None:
+    """For how long the processors that this process may use had nothing to do so far, in all.
+
+    As Linux counts it, waits for a disk included; None where it does not.
+    """
+    own = os.sched_getaffinity(0)
+    total = 0
+    try:
+        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+            name, *counts = line.split()
+            if name[:3] == "cpu" and name[3:].isdecimal() and int(name[3:]) in own:
+                total += int(counts[3]) + int(counts[4])
+        return total / os.sysconf("SC_CLK_TCK") if total else None
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def delay_seconds(blocks: NDArray[np.int64]) -> float | None:

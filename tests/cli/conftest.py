@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -34,6 +34,7 @@ def metrics(num_prompt_tokens: int, num_output_tokens: int) -> RequestMetrics:
 class FakeHandle:
     """An answer word by word; cancelled, it ends with the next event, as the engine's do."""
 
+    ended_by: ClassVar[FinishReason] = "stop"
     words: list[str]
     interrupt_at: int | None = None
     cancelled: bool = False
@@ -50,7 +51,7 @@ class FakeHandle:
             if self.cancelled:
                 break
             yield TokenEvent(position, word)
-        self.finish_reason = "cancelled" if self.cancelled else "stop"
+        self.finish_reason = "cancelled" if self.cancelled else self.ended_by
         self.metrics = metrics(3, len(self.words))
         yield TokenEvent(None, "", finish_reason=self.finish_reason, metrics=self.metrics)
 

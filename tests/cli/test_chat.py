@@ -17,7 +17,7 @@ from dashinfer_lab.cli.interruption import Interruption
 from dashinfer_lab.errors import RequestError, TokenizerError
 from dashinfer_lab.sampling import SamplingParams
 from dashinfer_lab.tokenizer import SystemMessageWarning
-from tests.cli.conftest import FakeLLM, Shell, Terminal, Typed
+from tests.cli.conftest import FakeHandle, FakeLLM, Shell, Terminal, Typed
 
 ANSWER = " Paris, a city"
 
@@ -170,7 +170,7 @@ def test_a_space_before_a_slash_sends_it_as_text(
     assert _asked(made[0]) == [[("user", "/usr is what?")]]
 
 
-@pytest.mark.parametrize("last", ["", "^C\n"], ids=["Ctrl-D", "Ctrl-C"])
+@pytest.mark.parametrize("last", ["", "^C\n^C\n"], ids=["Ctrl-D", "Ctrl-C twice"])
 def test_leaving_at_the_prompt_is_no_error(
     last: str, made: list[FakeLLM], shell: Shell, typed: Typed
 ) -> None:
@@ -180,6 +180,26 @@ def test_leaving_at_the_prompt_is_no_error(
     assert (ended.code, ended.out) == (0, f"{ANSWER}\n")
     assert "/help" in ended.err
     assert made[0].closed
+
+
+def test_one_interrupt_at_the_prompt_says_how_to_leave_and_the_talk_goes_on(
+    made: list[FakeLLM], shell: Shell, typed: Typed
+) -> None:
+    typed(Terminal("Hi\n^C\nAnd then?\n^C\n"))
+    ended = shell("chat", "m")
+
+    assert ended.code == 0
+    assert ended.err.count("Ctrl-C once more") == 2
+    assert [it[-1] for it in _asked(made[0])] == [("user", "Hi"), ("user", "And then?")]
+
+
+def test_an_answer_that_was_cut_says_so(
+    monkeypatch: pytest.MonkeyPatch, made: list[FakeLLM], shell: Shell, typed: Typed
+) -> None:
+    monkeypatch.setattr(FakeHandle, "ended_by", "length")
+    typed(io.StringIO("Hi\n"))
+
+    assert "--max-tokens" in shell("chat", "m").err
 
 
 def test_an_interrupt_stops_one_answer_and_what_was_shown_is_kept(

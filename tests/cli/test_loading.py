@@ -16,8 +16,8 @@ from tests.cli.conftest import FakeLLM, Shell, Typed
 
 REASON = "a16w8: 3.8 times fewer bytes"
 CHOSEN = (
-    "weights a16w8:64: the model was converted so; keys and values fp32: 10 MB for 1024 tokens of "
-    "context (more: dashinfer-lab show m)"
+    "weights a16w8:64: the model was converted so; keys and values fp32: 10 MB for 1024 tokens "
+    "(more: dashinfer-lab show m)"
 )
 LOADING = {"run": ("m", "Hi"), "chat": ("m",), "profile": ("m", "Hi")}
 

@@ -38,7 +38,7 @@ def test_the_most_exact_format_that_fits_is_taken(room: int, kept: str, word: st
     assert choice.reason().startswith(f"{kept}: ")
     assert word in choice.reason()
     assert choice.reason("zh").startswith(f"{kept}：")
-    usual = f"fp32: {SIZES['fp32'] / 1e6:.0f} MB for {TOKENS} tokens of context"
+    usual = f"fp32: {SIZES['fp32'] / 1e6:.0f} MB for {TOKENS} tokens"
     assert choice.brief() == (usual if kept == "fp32" else choice.reason())
 
 

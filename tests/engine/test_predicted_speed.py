@@ -11,11 +11,13 @@ import random
 from collections.abc import Sequence
 from statistics import median
 
+import numpy as np
 import pytest
 
-from dashinfer_lab.engine import Chunk, ChunkResult, EngineOptions
+from dashinfer_lab.engine import Chunk, ChunkResult, EngineOptions, RequestOptions
 from dashinfer_lab.engine.core import EngineCore
 from dashinfer_lab.engine.generation import GenerationRequest
+from dashinfer_lab.engine.logit_request import LogitRequest
 from dashinfer_lab.engine.request import RequestState
 from dashinfer_lab.kvcache import PrefixKey
 from tests.engine.test_scheduler import generation
@@ -45,7 +47,7 @@ class Machine:
         pairs = sum(len(c.token_ids) * (c.start + len(c.token_ids) / 2) for c in chunks)
         seconds = 7e-3 + 0.8e-3 * min(tokens, 64) + 0.55e-3 * max(tokens - 64, 0) + 1e-7 * pairs
         self.seconds += self.slowness * seconds
-        return [ChunkResult(None if chunk.sampling is None else 5) for chunk in chunks]
+        return [_result(chunk) for chunk in chunks]
 
     def walk(self, chunks: Sequence[Chunk], most: int) -> list[list[ChunkResult]]:
         raise AssertionError(f"{len(chunks)} chunks were to walk {most} times")
@@ -63,6 +65,12 @@ class Machine:
         pass
 
 
+def _result(chunk: Chunk) -> ChunkResult:
+    if chunk.logit_rows == "all":
+        return ChunkResult(logits=np.zeros((len(chunk.token_ids), 97), np.float32))
+    return ChunkResult(None if chunk.sampling is None else 5)
+
+
 class Served:
     """An engine on the machine, which has seen enough steps to predict others, unless fresh."""
 
@@ -77,10 +85,12 @@ class Served:
         for _ in range(0 if fresh else 8):
             self.timed([(100, 20)])
 
-    def add(self, num_in: int, num_out: int) -> GenerationRequest:
+    def add(
+        self, num_in: int, num_out: int, options: RequestOptions | None = None
+    ) -> GenerationRequest:
         prompt = [self.random.randrange(97) for _ in range(num_in)]
         arrival = self.machine.seconds
-        request = generation(next(self.ids), prompt, num_out, arrival=arrival)
+        request = generation(next(self.ids), prompt, num_out, arrival=arrival, served=options)
         request.events.whole = self.unread
         self.core.add(request)
         return request
@@ -103,6 +113,14 @@ class Served:
         while any(decoder.state is not RequestState.DECODE for decoder in decoders):
             self.core.step()
         self.num_decoders = count
+
+    def gaps_beside(self, num_in: int, options: RequestOptions | None = None) -> list[float]:
+        """Seconds of every step that a prompt takes."""
+        prompt = self.add(num_in, 1, options)
+        gaps: list[float] = []
+        while not prompt.finished:
+            gaps.append(self.gap())
+        return gaps
 
     def gap(self) -> float:
         """Seconds of a step, in which every decoder draws."""
@@ -214,6 +232,84 @@ def test_a_first_step_that_took_long_harms_no_later_one(
     assert max(gaps) / without < 2.6
     # Without: 310 steps beside 8 decoders, 550 beside one. No step has fewer than two tokens.
     assert len(gaps) < min({8: 340, 1: 610}[num_decoders] / (max_slowdown - 1), 2000) + 40
+
+
+@pytest.mark.parametrize("num_slow", [2, 4, 8])
+@pytest.mark.parametrize("slowness", [2.0, 16.0])
+def test_a_few_slow_steps_are_outweighed_by_later_ones(num_slow: int, slowness: float) -> None:
+    served = Served(fresh=True)
+    served.machine.slowness = slowness
+    served.start_decoders(8)
+    for _ in range(num_slow):
+        served.gap()
+    served.machine.slowness = 1.0
+    gaps = served.gaps_beside(4000)
+    without = median(served.gap() for _ in range(5))
+
+    # Three steps tell that the machine is another one, and each may have twice the tokens.
+    assert sorted(gaps)[-4] / without < 1.15 * MAX_SLOWDOWN
+    assert max(gaps) / without < 6
+
+
+@pytest.mark.parametrize("slowness", [0.5, 3.0, 10.0])
+def test_a_machine_that_changes_its_speed_is_soon_known_again(slowness: float) -> None:
+    served = Served()
+    served.start_decoders(8)
+    for _ in range(100):
+        served.gap()
+    prompt = served.add(4000, 1)
+    for _ in range(30):
+        served.gap()
+    served.machine.slowness = slowness
+    gaps = [served.gap() for _ in range(300) if not prompt.finished]
+    without = 13.4e-3 * slowness  # 7 ms, and 0.8 for each of eight; keys of decoders come on top
+
+    assert sorted(gaps)[-6] / without < 1.15 * MAX_SLOWDOWN
+    assert median(gaps) / without > 0.85 * MAX_SLOWDOWN
+
+
+@pytest.mark.parametrize("num_decoders", [1, 8])
+def test_a_prompt_that_ranks_first_is_not_held_up_by_a_slow_first_step(num_decoders: int) -> None:
+    served = Served(fresh=True)
+    served.machine.slowness = 4.0
+    served.add(20, 6000)
+    served.core.step()
+    served.machine.slowness = 1.0
+    served.start_decoders(num_decoders, 20)
+    gaps = served.gaps_beside(4000, RequestOptions(priority=-1))
+
+    # What it takes where it does not rank first, and a step of one token in 64.
+    assert len(gaps) < {1: 620, 8: 350}[num_decoders] / (MAX_SLOWDOWN - 1)
+
+
+@pytest.mark.parametrize("num_decoders", [1, 8])
+def test_logits_of_a_prompt_are_no_decodes(num_decoders: int) -> None:
+    served = Served(fresh=True)
+    served.machine.slowness = 16.0
+    served.add(20, 6000)
+    served.core.step()
+    served.machine.slowness = 1.0
+    served.start_decoders(num_decoders, 20)
+    request = LogitRequest(
+        next(served.ids), [1] * 2000, range(2000), vocab_size=97, arrival_seconds=0.0
+    )
+    served.core.add(request)
+    num_steps = 0
+    while not request.finished:
+        served.core.step()
+        num_steps += 1
+
+    assert num_steps < {1: 450, 8: 280}[num_decoders]
+
+
+def test_a_step_that_keeps_a_prompt_back_draws_one_token() -> None:
+    served = Served(fresh=True)
+    served.start_decoders(2)
+    served.machine.max_walks = 8
+    served.add(200, 1)
+    served.core.step()  # walks are refused by the machine
+
+    assert served.core.totals.num_prefill_tokens == 2 * 128
 
 
 @pytest.mark.parametrize("shape", [(128, 64), (1000, 20)])

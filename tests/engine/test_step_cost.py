@@ -9,13 +9,19 @@ import pytest
 
 from dashinfer_lab.engine import Chunk, EngineOptions
 from dashinfer_lab.engine.core import EngineCore
-from dashinfer_lab.engine.step_cost import StepCost, StepWork
+from dashinfer_lab.engine.step_cost import StepCost, StepKind, StepWork
 from tests.engine.fake_runner import FakeRunner
 from tests.engine.test_scheduler import generation, shapes, tokens
 
 
 def seconds_of(work: StepWork) -> float:
     return 0.005 + 0.001 * work.num_tokens + 0.002 * work.num_logit_rows + 1e-6 * work.num_pairs
+
+
+def kind_of(work: StepWork) -> StepKind:
+    if work.num_tokens == work.num_logit_rows:
+        return StepKind.ALONE
+    return StepKind.BESIDE if work.num_logit_rows else StepKind.PROMPTS
 
 
 def learnt() -> StepCost:
@@ -27,7 +33,7 @@ def learnt() -> StepCost:
         if random.random() < 0.5 or work == StepWork():
             start, length = random.integers(0, 2000), random.integers(1, 200)
             work = work.with_span(int(start), int(length), 0)
-        cost.observe(work, seconds_of(work))
+        cost.observe(work, seconds_of(work), kind_of(work))
     return cost
 
 
@@ -58,7 +64,7 @@ def test_without_cost_any_number_fits_and_without_time_none() -> None:
 def test_predictions_begin_with_the_first_step_and_hold_for_twice_its_tokens() -> None:
     cost = StepCost()
     assert not cost.known
-    cost.observe(StepWork().with_span(0, 30, 1), 0.040)
+    cost.observe(StepWork().with_span(0, 30, 1), 0.040, StepKind.PROMPTS)
 
     assert cost.known
     assert cost.predict(StepWork().with_span(0, 30, 1)) == pytest.approx(0.040)
@@ -67,10 +73,10 @@ def test_predictions_begin_with_the_first_step_and_hold_for_twice_its_tokens() -
 
 def test_what_few_steps_leave_open_counts_as_the_price_of_tokens() -> None:
     cost = StepCost()
-    cost.observe(StepWork().with_span(0, 100, 1), 0.100)
+    cost.observe(StepWork().with_span(0, 100, 1), 0.100, StepKind.PROMPTS)
     assert cost.tokens_within(0.010, 0) == pytest.approx(10, rel=0.01)
     assert cost.predict(StepWork().with_span(100, 1, 1)) < 0.002
-    cost.observe(StepWork().with_span(100, 1, 1), 0.020)
+    cost.observe(StepWork().with_span(100, 1, 1), 0.020, StepKind.ALONE)
 
     # What is behind 20 ms for one token is told by steps of one size no more; 100 take 80 more.
     assert cost.predict(StepWork().with_span(101, 1, 1)) == pytest.approx(0.020, rel=0.02)
@@ -79,11 +85,13 @@ def test_what_few_steps_leave_open_counts_as_the_price_of_tokens() -> None:
 
 def test_one_slow_step_is_outweighed_by_the_next_ones() -> None:
     cost = StepCost()
-    cost.observe(StepWork().with_span(0, 500, 1), 5.0)  # weights came from the disk
+    cost.observe(
+        StepWork().with_span(0, 500, 1), 5.0, StepKind.PROMPTS
+    )  # weights came from the disk
     for i in range(10):
         for length in (1, 20, 60):
             work = StepWork().with_span(i, length, 1)
-            cost.observe(work, seconds_of(work))
+            cost.observe(work, seconds_of(work), kind_of(work))
     work = StepWork().with_span(0, 40, 1)
 
     assert cost.predict(work) == pytest.approx(seconds_of(work), rel=0.15)
@@ -91,9 +99,9 @@ def test_one_slow_step_is_outweighed_by_the_next_ones() -> None:
 
 def test_a_step_tells_something_before_it_is_trusted() -> None:
     cost = StepCost()
-    cost.observe(StepWork().with_span(0, 3, 1), 0.010)
+    cost.observe(StepWork().with_span(0, 3, 1), 0.010, StepKind.PROMPTS)
     assert (cost.telling_tokens, cost.reach) == (16, 16)
-    cost.observe(StepWork().with_span(0, 16, 1), 0.011)
+    cost.observe(StepWork().with_span(0, 16, 1), 0.011, StepKind.PROMPTS)
     assert (cost.telling_tokens, cost.reach) == (0, 32)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 from jit_kernels.runtime import Pool
 from jit_kernels.runtime.contention import Contention
-from jit_kernels.runtime.threads import delay_seconds
+from jit_kernels.runtime.threads import delay_seconds, idle_seconds
 from tests.runtime.compiled import compiled, compiler, count_visits
 
 BUSY, QUIET = (90, 100), (10, 100)
@@ -73,6 +74,31 @@ def test_workers_come_back_after_a_while() -> None:
 
     back = observe(contention, (QUIET, 1.2), (QUIET, 1.31), (QUIET, 1.4), (QUIET, 1.52))
     assert back == [1, 2, 2, 4]
+
+
+@pytest.mark.parametrize(("idle", "active"), [(0.05, 1), (0.2, 2), (None, 2)])
+def test_workers_stay_away_from_processors_that_others_use(idle: float | None, active: int) -> None:
+    told = iter([70.0, None if idle is None else 70.0 + idle])
+    contention = Contention(2, idle=lambda: next(told))
+
+    assert observe(contention, (BUSY, 1.0), (QUIET, 1.25)) == [1, active]
+
+
+def test_workers_come_back_once_others_are_gone() -> None:
+    seconds = iter([5.0, 5.0, 5.01, 5.24])
+    contention = Contention(2, idle=lambda: next(seconds))
+
+    counts = observe(contention, (BUSY, 1.0), (QUIET, 1.25), (QUIET, 1.5), (QUIET, 1.75))
+    assert counts == [1, 1, 1, 2]
+
+
+def test_idle_time_is_that_of_the_processors_in_use() -> None:
+    first = idle_seconds()
+    time.sleep(0.05)
+    later = idle_seconds()
+
+    assert (first is None) == (later is None)
+    assert first is None or (later is not None and later >= first > 0)
 
 
 def test_a_relapse_is_held_longer() -> None:

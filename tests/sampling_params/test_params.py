@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -119,11 +120,6 @@ def test_checks_hold_when_asserts_are_switched_off() -> None:
     assert done.stdout == "refused\n"
 
 
-def test_an_unknown_option_is_refused_by_name() -> None:
-    with pytest.raises(TypeError, match="best_of"):
-        SamplingParams(best_of=3)  # pyright: ignore[reportCallIssue]  # on purpose
-
-
 def test_the_defaults_are_those_of_vllm() -> None:
     params = SamplingParams()
 
@@ -222,3 +218,22 @@ def test_a_drawn_token_that_is_likely_is_listed_once() -> None:
         3: Logprob(-0.5, 1, "<3>"),
         1: Logprob(-1.5, 2, "<1>"),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("best_of", "ask for n answers"),
+        ("use_beam_search", "LLM.beam_search"),
+        ("guided_decoding", "logits_processors"),
+        ("max_new_tokens", "max_tokens"),
+        ("temprature", "did you mean temperature?"),
+        ("zzz", "there are n, presence_penalty"),
+    ],
+)
+def test_an_option_it_does_not_have_is_refused_with_the_way_out(name: str, way_out: str) -> None:
+    options: dict[str, Any] = {name: 3}
+    with pytest.raises(RequestError, match=f"{name}=3 is no option of sampling") as refused:
+        SamplingParams(**options)
+
+    assert way_out in str(refused.value)
