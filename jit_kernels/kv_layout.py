@@ -19,10 +19,12 @@ __all__ = [
     "KV_FORMATS",
     "LARGEST_KEY_CODE",
     "LARGEST_VALUE_CODE",
+    "LARGEST_WEIGHT_CODE",
     "PAGE_SIZE",
     "KvFormat",
     "block_bytes",
     "key_bytes",
+    "largest_query_code",
     "value_bytes",
 ]
 
@@ -35,8 +37,15 @@ KEY_GROUP: Final = 2
 KEY_LOW_BITS: Final = 4
 LARGEST_KEY_CODE: Final = 2047
 LARGEST_VALUE_CODE: Final = 127
+LARGEST_WEIGHT_CODE: Final = 32767
+"""Of what values of int8 are weighed with: sums over a segment's keys fit int32."""
 _ELEMENT_BYTES: Final = {"fp32": 4, "bf16": 2, "int8": 1}
 _SCALE_BYTES: Final = 4
+
+
+def largest_query_code(head_dim: int) -> int:
+    """Of a query that meets keys of int8, the largest code with which any sum fits int32."""
+    return min(32767, (2**31 - 1) // ((LARGEST_KEY_CODE + 1) * head_dim))
 
 
 def key_bytes(kv_format: str, head_dim: int) -> int:

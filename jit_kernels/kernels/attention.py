@@ -27,17 +27,23 @@ from jit_kernels.dsl import (
 )
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel, worker
-from jit_kernels.kernels.attention_blocks import Tile
-from jit_kernels.kernels.attention_forms import ROW_TILE, attend_row, attend_tile, gather
+from jit_kernels.kernels.attention_forms import (
+    QUERY_BLOCK,
+    attend_row,
+    attend_tile,
+    encode_queries,
+    gather,
+)
 from jit_kernels.kernels.attention_items import SEGMENT_SIZE, Cache, Reading, Unit
 from jit_kernels.kernels.attention_key_bias import KeyBias
 from jit_kernels.kernels.attention_scores import Scoring
+from jit_kernels.kernels.attention_tile import Tile
 from jit_kernels.kernels.kv_pages import Layout
 from jit_kernels.types import F32, I32, I64, U8
 
 __all__ = ["attention", "partial_floats", "query_tile", "workspace_floats"]
 
-_MAX_QUERIES = 48
+_MAX_QUERIES = QUERY_BLOCK
 # A claim costs a cache line's trip between cores; longer runs let workers end far apart.
 _RUNS = 4
 _LONGEST_RUN = 16
@@ -60,7 +66,7 @@ def partial_floats(head_dim: int, heads_per_kv: int) -> int:
 
 def _capacity(heads_per_kv: int) -> int:
     """Queries of a full tile, the last block filled up."""
-    return -(-query_tile(heads_per_kv) * heads_per_kv // ROW_TILE) * ROW_TILE
+    return -(-query_tile(heads_per_kv) * heads_per_kv // QUERY_BLOCK) * QUERY_BLOCK
 
 
 @kernel
@@ -159,15 +165,16 @@ def _walk(
     for alone in if_else(unit.num_rows.equals(1)):
         if not alone:
             gather(tile, rows, unit.num_rows, stride, heads_per_kv)
+        own = rows if alone else tile.queries
         if scoring.key_bias is not None:
-            own = rows if alone else tile.queries
             scoring.key_bias.pair(own, tile.pairs, num_queries)
+        own = encode_queries(tile, own, num_queries, reading.cache.layout)
         for segment in loop(unit.first_segment, unit.end_segment):
             offset = unit.position - segment * SEGMENT_SIZE
             pages = reading.cache.pages(unit, segment)
             if alone:
                 isa = current().isa
-                attend_row(isa, tile, rows, heads_per_kv, offset, pages, reading, scoring)
+                attend_row(isa, tile, own, heads_per_kv, offset, pages, reading, scoring)
             else:
                 attend_tile(tile, heads_per_kv, unit.num_rows, offset, pages, scoring)
 

@@ -6,8 +6,8 @@ same arithmetic for a query whatever block it is part of. Knows nothing of items
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Protocol
 
 from jit_kernels.dsl import (
     VECTOR_LANES,
@@ -15,6 +15,8 @@ from jit_kernels.dsl import (
     RunningMax,
     Value,
     Variable,
+    VectorIndex,
+    absolute_bits,
     broadcast,
     exp_nonpositive,
     fma,
@@ -27,23 +29,18 @@ from jit_kernels.dsl import (
     when,
     zeros,
 )
-from jit_kernels.kernels.attention_items import (
-    SEGMENT_SIZE,
-    Pages,
-    Reading,
-    num_pages,
-)
+from jit_kernels.kernels.attention_codes import weight_factors
+from jit_kernels.kernels.attention_items import SEGMENT_SIZE, Pages, Reading, num_pages
 from jit_kernels.kernels.attention_scores import Scoring, Span
-from jit_kernels.kernels.kv_pages import CODE_UNIT, Stored
+from jit_kernels.kernels.attention_tile import Ask, Block, Seen, Sums, Tile
+from jit_kernels.kernels.kv_pages import Layout, Stored
 from jit_kernels.kv_layout import PAGE_SIZE
-from jit_kernels.types import BOOL, F32, I64
+from jit_kernels.types import BOOL, F32, I32, I64
 
 __all__ = [
-    "Ask",
-    "Block",
-    "Seen",
-    "Tile",
+    "asking",
     "find_highest",
+    "merge_states",
     "merge_weights",
     "score_keys",
     "softmax_row",
@@ -51,100 +48,14 @@ __all__ = [
 ]
 
 _UNROLLED_KEYS = 4
+_UNROLLED_ROWS = 2
 _MINUS_INFINITY = float("-inf")
-Sums = Sequence[Sequence[Variable[F32]]]
-Ask = Callable[[Value[I64]], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A unit's scratch: queries [q][D], scores [q][128], outputs [q][D], and scalars a query.
+class _Take(Protocol):
+    """What is done with sixteen keys of a segment."""
 
-    `pairs`, `turned` [q][D] and `added` [q][128] are what keys without their bias need.
-    `highest` and `total` are the running m and l; `old_weight` and `new_weight` say how the
-    segment just done merges into the running output.
-    """
-
-    head_dim: int
-    queries: Array[F32]
-    scores: Array[F32]
-    outputs: Array[F32]
-    highest: Array[F32]
-    total: Array[F32]
-    old_weight: Array[F32]
-    new_weight: Array[F32]
-    pairs: Array[F32]
-    turned: Array[F32]
-    added: Array[F32]
-
-    @staticmethod
-    def floats(capacity: int, head_dim: int) -> int:
-        """float32 that a tile of `capacity` queries takes."""
-        return capacity * (4 * head_dim + 2 * SEGMENT_SIZE + 4)
-
-    @staticmethod
-    def at(scratch: Array[F32], capacity: int, head_dim: int) -> Tile:
-        """A tile that begins at `scratch`."""
-        parts = [scratch]
-        for size in (head_dim, SEGMENT_SIZE, head_dim, 1, 1, 1, 1, head_dim, head_dim):
-            parts.append(parts[-1] + capacity * size)
-        return Tile(head_dim, *parts)
-
-    def clear(self, num_queries: Value[I64]) -> None:
-        """Set the running state to (-inf, 0, 0)."""
-        for query in loop(num_queries):
-            for column in range(0, self.head_dim, VECTOR_LANES):
-                self.outputs[query * self.head_dim + column] = zeros(F32)
-            self.highest[query] = _MINUS_INFINITY
-            self.total[query] = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """`size` queries from `first` on, with sums of `wide` vectors each.
-
-    `apart`: vectors of operands meet all queries one after the other, for registers hold just one.
-    """
-
-    first: Value[I64]
-    size: int
-    wide: int
-    apart: bool = False
-
-    @property
-    def width(self) -> int:
-        """Keys or columns at once."""
-        return self.wide * VECTOR_LANES
-
-    def factors(self, array: Array[F32]) -> Sequence[Array[F32]]:
-        """`array` of factors as each vector of operands is to read it: not kept for the next."""
-        others = [array.hidden() if self.apart else array for _ in range(self.wide - 1)]
-        return [array, *others]
-
-    def sums(self) -> Sums:
-        """Sums in registers, all 0."""
-        return [[Variable(zeros(F32)) for _ in range(self.wide)] for _ in range(self.size)]
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Which of a segment's keys a block's queries see: each of them, where they differ.
-
-    Keys of `by_all` go to every sum; the others of `by_any` are looked at query by query.
-    """
-
-    by_all: Span
-    by_any: Span
-    by_each: Sequence[Span] = ()
-
-    @staticmethod
-    def of(spans: Sequence[Span]) -> Seen:
-        """By queries in the order of their positions."""
-        first, last = spans[0], spans[-1]
-        by_any = Span(first.first, last.end)
-        if isinstance(last.first, int):
-            return Seen(first, by_any, spans)
-        return Seen(Span(last.first, maximum(first.end, last.first)), by_any, spans)
+    def __call__(self, at: Value[I64], *, last: bool) -> None: ...
 
 
 def score_keys(
@@ -161,12 +72,12 @@ def score_keys(
     `ask` is told each row that is read.
     """
     sums, factors = block.sums(), block.factors(queries)
-    for base in loop(0, head_dim, keys.rows_at_once):
-        for ahead, vectors in enumerate(keys.rows(base, stride, block.wide)):
-            d = base + ahead
+    for base in loop(0, head_dim, _UNROLLED_ROWS):
+        for d in (base + ahead for ahead in range(_UNROLLED_ROWS)):
             if ask is not None:
                 ask(d)
-            for v, (vector, factor) in enumerate(zip(vectors, factors, strict=True)):
+            for v, factor in enumerate(factors):
+                vector = keys.vector(d * stride + v * VECTOR_LANES)
                 for row, totals in enumerate(sums):
                     q = factor.broadcast(d + row * head_dim)
                     totals[v].set(fma(q, vector, totals[v].get()))
@@ -189,7 +100,6 @@ def find_highest(
     `position` counts from the segment's start.
     """
     row = tile.scores + query * SEGMENT_SIZE
-    num_full = span.end // VECTOR_LANES * VECTOR_LANES
     highest = RunningMax(F32, _MINUS_INFINITY)
 
     def take(at: Value[I64], *, last: bool) -> None:
@@ -200,43 +110,77 @@ def find_highest(
         row[at] = score
         highest.update(score)
 
+    _each_vector(scoring, span, take)
+    tile.new_weight[query] = highest.value()
+
+
+def _each_vector(scoring: Scoring, span: Span, take: _Take) -> None:
+    """Take sixteen keys after the other; only the last of them may reach beyond the span."""
+    num_full = span.end // VECTOR_LANES * VECTOR_LANES
     for at in loop(scoring.first_vector(span), num_full, VECTOR_LANES):
         take(at, last=False)
     with when(num_full < span.end):
         take(num_full, last=True)
-    tile.new_weight[query] = highest.value()
 
 
 def softmax_row(tile: Tile, query: Value[I64], scoring: Scoring, span: Span, pages: Pages) -> None:
-    """Turn a query's scores in `span` into e^(s - m) and merge (m, l) into the state.
+    """Turn a query's scores in `span` into e^(s - m), and keep their sum l for `merge_states`.
 
-    Others of the vectors that hold them become 0; values' scales are multiplied in. All queries
+    Others of the vectors that hold them become 0. Values' scales are multiplied in. All queries
     have found their m by then: one after the other, each would wait for it.
     """
     row, m = tile.scores + query * SEGMENT_SIZE, tile.new_weight[query]
-    total = Variable(zeros(F32))
-    for at in loop(scoring.first_vector(span), span.end, VECTOR_LANES):
+    total, largest = Variable(zeros(F32)), RunningMax(I32, 0)
+
+    def take(at: Value[I64], *, last: bool) -> None:
         probability = exp_nonpositive(row.vector(at) - broadcast(m))
-        row[at] = probability
-        if pages.layout.has_scales:
-            row[at] = probability * pages[at // PAGE_SIZE].value_scales.vector(at % PAGE_SIZE)
         total.set(total.get() + probability)
-    old, new, merged_m, merged_l = merge_weights(
-        tile.highest[query], tile.total[query], m, fold_sum(total.get())
-    )
-    tile.old_weight[query], tile.new_weight[query] = old, new
-    tile.highest[query], tile.total[query] = merged_m, merged_l
+        if not pages.layout.has_scales:
+            row[at] = probability
+            return
+        scales = pages[at // PAGE_SIZE].value_scales.vector(at % PAGE_SIZE)
+        weights = scoring.masked(probability * scales, at, span, last=last, other=0.0)
+        row[at] = weights
+        largest.update(absolute_bits(weights))
+
+    _each_vector(scoring, span, take)
+    tile.new_total[query] = fold_sum(total.get())
+    if pages.layout.has_scales:
+        tile.weight_scales.view(I32)[query] = largest.value()
+
+
+def merge_states(
+    tile: Tile, num_queries: Value[I64] | int, layout: Layout, *, all_see: bool
+) -> None:
+    """Merge each query's (m, l) of a segment into its state, sixteen queries at a time.
+
+    Where not `all_see` a key, those whose `old_weight` is 0 keep their state; the others' is 1. Of
+    weights that are to be codes, their largest becomes the scale.
+    """
+    for first in loop(0, num_queries, VECTOR_LANES):
+        at = VectorIndex(first)
+        state = tile.highest[at], tile.total[at]
+        old, new, *merged = merge_weights(*state, tile.new_weight[at], tile.new_total[at])
+        if not all_see:
+            sees = tile.old_weight[at] > zeros(F32)
+            merged = [select(sees, *each) for each in zip(merged, state, strict=True)]
+        tile.old_weight[at], tile.new_weight[at] = old, new
+        tile.highest[at], tile.total[at] = merged
+        if layout.has_scales:
+            factor, scale = weight_factors(tile.weight_scales.view(I32)[at])
+            tile.weight_factors[at], tile.weight_scales[at] = factor, scale
 
 
 def _scaled_products(
     tile: Tile, query: Value[I64], at: Value[I64], scoring: Scoring, pages: Pages
 ) -> Value[F32]:
-    """q . k of sixteen keys from the products with their codes, what their bias adds included."""
+    """q . k of sixteen keys, from the products of codes where there are any, with their bias."""
     place = query * SEGMENT_SIZE + at
-    products = tile.scores.vector(place)
     if not pages.layout.has_scales:
-        return products
-    scales = pages[at // PAGE_SIZE].key_scales.vector(at % PAGE_SIZE) * (1.0 / CODE_UNIT)
+        return tile.scores.vector(place)
+    products = tile.scores.view(I32).vector(place).to(F32)
+    key_scales = pages[at // PAGE_SIZE].key_scales.vector(at % PAGE_SIZE)
+    scales = key_scales * tile.query_scales[query]
     if scoring.key_bias is None:
         return products * scales
     return fma(products, scales, tile.added.vector(place))
@@ -280,7 +224,7 @@ def weigh_values(
     for page in loop(first_page, end_page):
         ask = None
         if reading is not None:
-            ask = _asking(reading, pages, Span(first_page, end_page), page, block, column)
+            ask = asking(reading, pages, Span(first_page, end_page), page, block, column)
         values = pages[page].values + column
         start = page * PAGE_SIZE
         keys = Span(
@@ -291,10 +235,11 @@ def weigh_values(
         _add_page(tile.head_dim, factors, values, keys, sums, ask)
     if seen.by_each:
         one_by_one(seen.by_all.end, seen.by_any.end)
-    _merge(tile, block.first, column, sums, [own.is_filled for own in seen.by_each])
+    products = [[total.get() for total in totals] for totals in sums]
+    tile.merge(block.first, column, products, [own.is_filled for own in seen.by_each])
 
 
-def _asking(
+def asking(
     reading: Reading,
     pages: Pages,
     of_segment: Span,
@@ -357,19 +302,3 @@ def _add_key(
             before = totals[v].get()
             after = fma(factor.broadcast(row * SEGMENT_SIZE), vector, before)
             totals[v].set(select(sees[row], after, before) if sees else after)
-
-
-def _merge(
-    tile: Tile,
-    first: Value[I64],
-    column: Value[I64],
-    sums: Sums,
-    sees: Sequence[Value[BOOL]],
-) -> None:
-    for row, totals in enumerate(sums):
-        old, new = tile.old_weight[first + row], tile.new_weight[first + row]
-        for v, total in enumerate(totals):
-            at = (first + row) * tile.head_dim + column + v * VECTOR_LANES
-            before = tile.outputs.vector(at)
-            after = fma(before, broadcast(old), total.get() * new)
-            tile.outputs[at] = select(sees[row], after, before) if sees else after

@@ -90,9 +90,15 @@ class Scoring:
         return scores
 
     def masked(
-        self, scores: Value[F32], first_key: Value[I64], span: Span, *, last: bool
+        self,
+        scores: Value[F32],
+        first_key: Value[I64],
+        span: Span,
+        *,
+        last: bool,
+        other: float = float("-inf"),
     ) -> Value[F32]:
-        """-inf for the keys of sixteen that are not in `span`; only the `last` reach its end."""
+        """`other` for keys, of sixteen, that are not in `span`; only the `last` reach its end."""
         lanes = lane_indices(I32)
         sees: Value[BOOL] | None = None
         if not isinstance(span.first, int):
@@ -100,7 +106,13 @@ class Scoring:
         if last:
             ends = lanes < (span.end - first_key).to(I32)
             sees = ends if sees is None else sees & ends
-        return scores if sees is None else select(sees, scores, float("-inf"))
+        return scores if sees is None else select(sees, scores, other)
+
+    def vectors(self, span: Span) -> Span:
+        """The span filled up to whole vectors."""
+        return Span(
+            self.first_vector(span), (span.end + (VECTOR_LANES - 1)) // VECTOR_LANES * VECTOR_LANES
+        )
 
     def first_vector(self, span: Span) -> Value[I64] | int:
         """The first of the sixteen keys that hold the span's first."""

@@ -6,7 +6,7 @@ head that is not finite has a scale of NaN. Knows nothing of requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -36,9 +36,9 @@ from jit_kernels.kv_layout import (
     key_bytes,
     value_bytes,
 )
-from jit_kernels.types import F32, I8, I16, I32, I64, U8, U16
+from jit_kernels.types import F32, I8, I16, I32, I64, U8, U16, U32
 
-__all__ = ["CODE_UNIT", "HeadPage", "Layout", "Stored"]
+__all__ = ["HeadPage", "Layout", "Stored", "code_factors", "quantiser"]
 
 _TYPES: dict[str, type[Any]] = {"fp32": F32, "bf16": U16, "int8": I8}
 _LINE_BYTES = 64
@@ -46,14 +46,12 @@ _TO_L2 = 2  # a prefetch's locality: a segment is too much for the first-level c
 _SMALLEST_MAXIMUM_BITS = 0x0D800000  # 2^-100; far below, 2047 / max|x| overflows: 0 is kept
 _LOW_MASK = (1 << KEY_LOW_BITS) - 1
 _UPPER_MASK = 0xFF ^ _LOW_MASK
-CODE_UNIT = 1 << KEY_LOW_BITS
-"""How many times as large as they are the codes of keys are read; a power of two costs no bit."""
 Count = TypeVar("Count", Value[I64], int)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Elements of pages in their format; those of int8 are read unscaled.
+    """Elements of pages in their format; those of int8 are read as codes, two in a word.
 
     `in_groups`: rows of 12-bit codes, as K of int8 has them.
     """
@@ -69,34 +67,28 @@ class Stored:
         """What comes after so many elements, a multiple of a vector, of a page's."""
         return Stored(self.array + self._spread(elements), self.in_groups)
 
-    @property
-    def rows_at_once(self) -> int:
-        """How many rows `rows` reads."""
-        return KEY_GROUP if self.in_groups else 2
-
-    def rows(self, first: Value[I64], stride: int, num_vectors: int) -> Iterator[list[Value[F32]]]:
-        """Some rows from `first` on, `stride` apart: so many vectors of each.
-
-        Codes come `CODE_UNIT` times as large as they are: in the upper bits of 16.
-        """
+    def key_words(self, pair: Value[I64], num_vectors: int) -> list[Value[U32]]:
+        """Codes of elements 2 `pair` and 2 `pair` + 1 of sixteen keys, so many vectors of them."""
+        group = (self.array + pair * ((KEY_GROUP + 1) * PAGE_SIZE)).view(U8)
         starts = range(0, num_vectors * VECTOR_LANES, VECTOR_LANES)
-        if not self.in_groups:
-            for row in range(self.rows_at_once):
-                yield [self.vector((first + row) * stride + start) for start in starts]
-            return
-        group = (self.array + first // KEY_GROUP * ((KEY_GROUP + 1) * stride)).view(U8)
-        both = [group.vector(KEY_GROUP * stride + start) for start in starts]
-        for row in range(KEY_GROUP):
-            upper = [group.vector(row * stride + start) for start in starts]
-            lower = [bits if row else bits << KEY_LOW_BITS for bits in both]
-            yield [_code(high, low & _UPPER_MASK) for high, low in zip(upper, lower, strict=True)]
+        return [_key_words(*(group.vector(r * PAGE_SIZE + at) for r in range(3))) for at in starts]
+
+    def value_words(
+        self, position: Value[I64], head_dim: int, num_vectors: int
+    ) -> list[Value[U32]]:
+        """Codes of one key's columns from `position` on and of the next key's beside them."""
+        words: list[Value[U32]] = []
+        for column in range(0, num_vectors * VECTOR_LANES, VECTOR_LANES):
+            own, following = (
+                self.array.vector(position + at) for at in (column, column + head_dim)
+            )
+            words.append(_in_halves(lambda k, o=own, f=following: o.shuffle(k, f).to(I16)))
+        return words
 
     def vector(self, position: Value[I64] | int) -> Value[F32]:
         """Sixteen consecutive elements."""
         elements = self.array.vector(position)
-        if elements.dtype is F32:
-            return elements
-        return bf16_to_f32(elements) if elements.dtype is U16 else elements.to(I32).to(F32)
+        return elements if elements.dtype is F32 else bf16_to_f32(elements)
 
     def ask(self, position: Value[I64], num_vectors: int) -> None:
         """Prefetch the lines that hold so many vectors from `position`, a multiple of a vector."""
@@ -177,9 +169,9 @@ class HeadPage:
         head_dim = self.layout.head_dim
         keys, values = self.keys.array + offset, self.values.array + offset * head_dim
         if self.layout.has_scales:
-            code, self.key_scales[offset] = _quantiser(key, head_dim, LARGEST_KEY_CODE)
+            code, self.key_scales[offset] = quantiser(key, head_dim, LARGEST_KEY_CODE)
             _write_key(keys, key, head_dim, code)
-            code, self.value_scales[offset] = _quantiser(value, head_dim, LARGEST_VALUE_CODE)
+            code, self.value_scales[offset] = quantiser(value, head_dim, LARGEST_VALUE_CODE)
             for d in vectorized(head_dim):
                 values[d] = code(value[d]).to(I8)
             return
@@ -192,36 +184,57 @@ class HeadPage:
         return round_to_bf16(x) if self.layout.kv_format == "bf16" else x
 
 
-def _code(upper: Value[U8], lower: Value[U8]) -> Value[F32]:
-    """Sixteen codes from their upper eight bits and what is below.
+def _in_halves(pairs: Callable[[list[int]], Value[I16]]) -> Value[U32]:
+    """Sixteen words from what `pairs` makes of lanes interleaved with those of another vector.
 
-    In halves, so that LLVM interleaves bytes where they lie instead of moving them across a vector.
+    In halves, so that LLVM interleaves them where they lie instead of moving them across a vector.
     """
-    halves: list[Value[F32]] = []
+    halves: list[Value[U32]] = []
     for first in (0, 8):
-        pairs = [lane for k in range(first, first + 8) for lane in (k, VECTOR_LANES + k)]
-        halves.append(lower.shuffle(pairs, upper).bits_as(I16).to(I32).to(F32))
+        lanes = [lane for k in range(first, first + 8) for lane in (k, VECTOR_LANES + k)]
+        halves.append(pairs(lanes).bits_as(U32))
     return halves[0].shuffle(range(VECTOR_LANES), halves[1])
+
+
+def _key_words(even: Value[U8], odd: Value[U8], low: Value[U8]) -> Value[U32]:
+    """Sixteen keys' codes of two elements from the upper bits of each and the lower of both."""
+
+    def codes(lanes: list[int]) -> Value[I16]:
+        first = (low << KEY_LOW_BITS).shuffle(lanes, even).bits_as(I16)
+        second = (low & _UPPER_MASK).shuffle(lanes, odd).bits_as(I16)
+        both = [lane for k in range(8) for lane in (k, 8 + k)]
+        return first.shuffle(both, second) >> KEY_LOW_BITS
+
+    return _in_halves(codes)
 
 
 Code = Callable[[Value[F32]], Value[I32]]
 
 
-def _quantiser(x: Array[F32], count: int, largest_code: int) -> tuple[Code, Value[F32]]:
+def quantiser(x: Array[F32], count: int, largest_code: int) -> tuple[Code, Value[F32]]:
     """What makes elements of `x` their codes, and the codes' scale."""
     largest = RunningMax(I32, 0)
     for d in vectorized(count):
         largest.update(absolute_bits(x[d]))
     bits = largest.value()
-    finite, large = bits < INFINITY_BITS, bits >= _SMALLEST_MAXIMUM_BITS
-    maximum = bits.bits_as(F32)
-    inverse = float(largest_code) / maximum
+    finite, (factor, scale) = bits < INFINITY_BITS, code_factors(bits, largest_code)
 
     def code(element: Value[F32]) -> Value[I32]:
-        return select(finite & large, round_to_int(element * inverse), 0)
+        return select(finite, round_to_int(element * factor), 0)
 
-    scale = select(finite, select(large, maximum / float(largest_code), 0.0), float("nan"))
     return code, scale
+
+
+def code_factors(largest_bits: Value[I32], largest_code: int) -> tuple[Value[F32], Value[F32]]:
+    """What elements are multiplied by to be codes, and the codes' scale, from `absolute_bits`.
+
+    Where not all elements are finite, or all are tiny, their factor is 0.
+    """
+    finite, large = largest_bits < INFINITY_BITS, largest_bits >= _SMALLEST_MAXIMUM_BITS
+    maximum = largest_bits.bits_as(F32)
+    factor = select(finite & large, float(largest_code) / maximum, 0.0)
+    scale = select(large, maximum / float(largest_code), 0.0)
+    return factor, select(finite, scale, float("nan"))
 
 
 def _write_key(column: Array[I8], key: Array[F32], head_dim: int, code: Code) -> None:

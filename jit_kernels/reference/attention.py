@@ -1,7 +1,8 @@
 """Attention in NumPy with the kernel's bits: segments of 128 keys, fixed trees, one merge formula.
 
-Every fma, product and sum is where the kernel has it, so results are compared bit for bit. Knows
-nothing of pages, tiles or workers.
+Every fma, product and sum is where the kernel has it, so results are compared bit for bit. Over
+codes, products are exact sums of integers: see `attention_codes`. Knows nothing of pages, tiles or
+workers.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jit_kernels.kv_layout import LARGEST_WEIGHT_CODE, largest_query_code
 from jit_kernels.reference.arithmetic import exp, fma, tanh, tree_sum
-from jit_kernels.reference.kv_cache import Stored
+from jit_kernels.reference.kv_cache import Stored, codes_of
 
 __all__ = [
     "SEGMENT_KEYS",
@@ -123,24 +125,44 @@ def attend_segment(
 ) -> State:
     """The softmax of one segment, whose keys have these `numbers`, from (-inf, 0, 0).
 
-    A score is one fma chain over d, then scaled and so on. What a row does not see is no part of
-    its sums.
+    A score is one fma chain over d, or of codes a sum of integers, then scaled and so on. What a
+    row does not see is no part of its sums.
     """
     with np.errstate(all="ignore"):
-        scores = _products(queries, keys.elements.transpose(1, 2, 0))
-        if keys.scales is not None:
-            scores = scores * keys.scales.T if added is None else fma(scores, keys.scales.T, added)
+        scores = _scores(queries, keys, added)
         sees = scoring.sees(positions, numbers)
         logits = scoring.logits(scores, positions, numbers)
         masked = np.where(sees[:, None], logits, np.float32(-np.inf))
         m = masked.max(axis=2)
         p = exp(masked - m[..., None])
-        weights = p if values.scales is None else p * values.scales.T
-        o = np.zeros_like(queries)
-        for key in range(len(numbers)):
-            after = fma(weights[..., key, None], values.elements[key], o)
+        return State(m, tree_sum(p), _weighed(p, values, sees))
+
+
+def _scores(queries: Floats, keys: Stored, added: Floats | None) -> Floats:
+    """q . k of queries [R, H, D], [R, H, n], what is `added` included."""
+    if keys.scales is None:
+        return _products(queries, keys.elements.transpose(1, 2, 0))
+    codes, query_scales = codes_of(queries, largest_query_code(queries.shape[2]))
+    assert query_scales is not None
+    sums = np.einsum("rhd,nhd->rhn", codes, keys.elements, dtype=np.float64)
+    scales = keys.scales.T * query_scales[..., None]
+    products = sums.astype(np.float32)
+    return products * scales if added is None else fma(products, scales, added)
+
+
+def _weighed(p: Floats, values: Stored, sees: Flags) -> Floats:
+    """The sum of p v over the keys that a row sees, [R, H, D]."""
+    if values.scales is None:
+        o = np.zeros((*p.shape[:2], values.elements.shape[2]), np.float32)
+        for key in range(p.shape[2]):
+            after = fma(p[..., key, None], values.elements[key], o)
             o = np.where(sees[:, key, None, None], after, o)
-        return State(m, tree_sum(p), o)
+        return o
+    weights = np.where(sees[:, None], p * values.scales.T, np.float32(0))
+    codes, scales = codes_of(weights, LARGEST_WEIGHT_CODE)
+    assert scales is not None
+    sums = np.einsum("rhn,nhd->rhd", codes, values.elements, dtype=np.float64)
+    return sums.astype(np.float32) * scales[..., None]
 
 
 def _products(queries: Floats, keys: Floats) -> Floats:

@@ -20,7 +20,7 @@ from jit_kernels.kv_layout import (
 )
 from jit_kernels.panels import from_bf16, to_bf16
 
-__all__ = ["Stored", "append", "stored_keys", "stored_values"]
+__all__ = ["Stored", "append", "codes_of", "stored_keys", "stored_values"]
 
 _SMALLEST_MAXIMUM = np.float32(2.0**-100)
 
@@ -53,11 +53,15 @@ def stored_values(x: NDArray[np.float32], kv_format: str) -> Stored:
 
 
 def _stored(x: NDArray[np.float32], kv_format: str, largest_code: int) -> Stored:
-    """A code of int8 is rint(x / s), s = max|x| / `largest_code` of a head."""
     if kv_format == "fp32":
         return Stored(x)
     if kv_format == "bf16":
         return Stored(from_bf16(to_bf16(x)))
+    return codes_of(x, largest_code)
+
+
+def codes_of(x: NDArray[np.float32], largest_code: int) -> Stored:
+    """Codes rint(x / s), s = max|x| / `largest_code` of the last axis; not finite: 0, s = NaN."""
     with np.errstate(all="ignore"):
         largest = np.abs(x).max(axis=-1)
         kept = np.isfinite(largest) & (largest >= _SMALLEST_MAXIMUM)

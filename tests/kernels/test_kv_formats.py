@@ -10,7 +10,7 @@ import pytest
 
 from jit_kernels.isa import AVX2, Isa
 from jit_kernels.kernels.attention_key_bias import segment_angles
-from jit_kernels.kv_layout import KV_FORMATS
+from jit_kernels.kv_layout import KV_FORMATS, LARGEST_KEY_CODE, largest_query_code
 from jit_kernels.reference.kv_cache import stored_keys, stored_values
 from tests.every_pair import every_pair
 from tests.kernels.attention_cases import (
@@ -113,7 +113,34 @@ def test_a_kernel_is_near_attention_over_what_is_kept(options: Options) -> None:
 
     found = attend(case, AVX2, tiled_items(case))
 
-    assert np.abs(found - exact).max() <= 1e-4
+    # Codes of a query are off by 1 / 32,766 of its largest element at most, weights by 1 / 65,534.
+    assert np.abs(found - exact).max() <= 3e-4
+
+
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@each_fast_isa
+def test_sums_of_the_largest_codes_fit_their_words(isa: Isa, head_dim: int) -> None:
+    case = random_case(head_dim, 2, [260], [20], num_kv_heads=1, options=INT8)
+    case.queries[:] = 3.0
+    case.keys[0][:] = 2.0
+    case.values[0][:] = -1.0
+    fill_pages(case, 0)
+    expected = case.expected()
+
+    same_bits(attend(case, isa, tiled_items(case)), expected)
+    np.testing.assert_allclose(expected, -1.0, rtol=1e-4)
+    assert largest_query_code(head_dim) * (LARGEST_KEY_CODE + 1) * head_dim < 2**31
+
+
+def test_a_segment_s_weights_keep_what_codes_of_sixteen_bits_can() -> None:
+    case = random_case(64, 1, [128], [1], num_kv_heads=1, options=INT8)
+    case.keys[0][:] = 0.0
+    case.values[0][:] = 1.0
+    case.values[0][5] = 1000.0  # its weight is a thousand times the others'
+    fill_pages(case, 0)
+
+    found = attend(case, AVX2, tiled_items(case))
+    np.testing.assert_allclose(found, (127 + 1000) / 128, rtol=2e-3)
 
 
 def _turned_bias(case: Case) -> np.ndarray:
