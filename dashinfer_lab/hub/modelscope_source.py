@@ -25,7 +25,7 @@ __all__ = ["ModelScopeClient"]
 _TRANSFER: Final = "modelscope_hub._download"
 _MISSING: Final = (
     "ModelScope's client is not installed: pip install 'dashinfer-lab[hub]' (or modelscope). "
-    f"{WAY_OUT}."
+    f"A name of Hugging Face begins with hf: and needs none. {WAY_OUT}."
 )
 
 
