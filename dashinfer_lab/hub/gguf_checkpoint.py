@@ -44,6 +44,7 @@ class GgufCheckpoint:
         self._weights = checkpoint_weights(architecture, header.tensors, counts)
         self._tensors = header.tensors
         self._header_digest = header.fingerprint
+        self._require_known_types()
         self._descriptor: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             factors = {name: self.read(name) for name in ROPE_FACTORS if name in self._weights}
@@ -137,6 +138,12 @@ class GgufCheckpoint:
         if name not in self._weights:
             raise CheckpointError(f"{self._path} holds no tensor {name!r}")
         return self._weights[name]
+
+    def _require_known_types(self) -> None:
+        """Refuse a file before work starts: a row of zeros of each type is tried."""
+        parts = [rows.tensor for weight in self._weights.values() for rows in weight.parts]
+        for tensor in {each.quantization: each for each in parts}.values():
+            self._dequantised(tensor, np.zeros((1, tensor.row_bytes), np.uint8))
 
     def _open(self) -> int:
         if self._descriptor is None:

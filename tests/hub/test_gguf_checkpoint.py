@@ -221,6 +221,18 @@ def test_another_architecture_is_refused_by_name(tmp_path: Path) -> None:
         model_config(checkpoint.config)
 
 
+def test_a_type_that_cannot_be_read_is_refused_when_the_file_is_opened(tmp_path: Path) -> None:
+    path, name = tmp_path / "tiny.gguf", b"blk.0.ffn_up.weight"
+    write_gguf(path)
+    stored = bytearray(path.read_bytes())
+    kind = stored.index(name) + len(name) + 4 + 2 * 8  # behind the number of dimensions, and both
+    stored[kind : kind + 4] = int(Kind.I8).to_bytes(4, "little")
+    path.write_bytes(stored)
+
+    with pytest.raises(UnsupportedModelError, match=r"ffn_up.weight' is stored as I8"):
+        GgufCheckpoint(path)
+
+
 def test_qwen2_keeps_its_architecture(tmp_path: Path) -> None:
     write_gguf(tmp_path / "tiny.gguf", architecture="qwen2")
 
