@@ -8,9 +8,8 @@ last one, are then faster than all.
      ▲                                     │
      └─────────── after a while ───────────┘
 
-A while is 0.2 s at first, and twice as long with each relapse; where the system counts how long
-processors were idle, it ends only when they were: a step beside others at work may take half a
-second, and the one that finds them still there is lost.
+A while is 0.2 s at first, twice as long with each relapse. It goes on while no processor is idle
+and even the fewer workers wait for one: a step of more would take half a second, and be lost.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ _FIRST_HOLD_SECONDS: Final = 0.2
 _LONGEST_HOLD_SECONDS: Final = 3.2
 _FORGIVEN_AFTER: Final = 5  # times the hold
 _IDLE_ENOUGH: Final = 0.7  # of the processors that more workers would take
+_STILL_DELAYED: Final = 0.15  # of the time
 
 
 Seconds = Callable[[], float | None]
@@ -61,7 +61,7 @@ class Contention:
         self._waiting = self._running = self._num_pauses = 0
         self._delays: Final = delays
         self._idle: Final = idle
-        self._idle_before: float | None = None
+        self._counts_before: tuple[float | None, float | None] = (None, None)
         self._looked_seconds = 0.0
         self._delayed_before: float | None = None
         self._window_began: float | None = None
@@ -112,15 +112,17 @@ class Contention:
         return None if now is None or self._delayed_before is None else now - self._delayed_before
 
     def _restore_if_idle(self, now_seconds: float) -> None:
-        """Use twice the workers, unless the processors that they would take were at work."""
+        """Use twice the workers, unless processors are taken and fewer already wait for them."""
         wanted = min(2 * self.num_active, self._all)
-        now, before = self._idle(), self._idle_before
-        elapsed, self._idle_before = now_seconds - self._looked_seconds, now
-        self._looked_seconds = now_seconds
-        if now is not None and before is not None:
-            enough = _IDLE_ENOUGH * (wanted - self.num_active) * elapsed
-            if now - before < enough:
-                return
+        elapsed, self._looked_seconds = now_seconds - self._looked_seconds, now_seconds
+        before, self._counts_before = self._counts_before, (self._idle(), self._delays())
+        idle, delayed = (
+            None if now is None or then is None else (now - then) / elapsed
+            for now, then in zip(self._counts_before, before, strict=True)
+        )
+        taken = idle is not None and idle < _IDLE_ENOUGH * (wanted - self.num_active)
+        if taken and (delayed is None or delayed > _STILL_DELAYED):
+            return
         self.num_active = wanted
         self._changed_seconds = now_seconds
         self._restored = True
@@ -131,7 +133,7 @@ class Contention:
             self._restored = False
         self.num_active = max(1, self.num_active // 2)
         self._changed_seconds = self._looked_seconds = now_seconds
-        self._idle_before = self._idle()
+        self._counts_before = self._idle(), self._delays()
         if not Contention.told:
             Contention.told = True
             _log.warning(

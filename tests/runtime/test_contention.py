@@ -33,8 +33,8 @@ def test_some_waiting_changes_nothing() -> None:
 def test_less_waiting_counts_where_threads_waited_for_a_processor(
     delayed: float | None, active: int
 ) -> None:
-    told = iter([5.0, None if delayed is None else 5.0 + delayed])
-    contention = Contention(2, lambda: next(told))
+    told = iter([5.0])
+    contention = Contention(2, lambda: next(told, None if delayed is None else 5.0 + delayed))
 
     assert observe(contention, ((30, 100), 1.0)) == [active]
 
@@ -76,20 +76,28 @@ def test_workers_come_back_after_a_while() -> None:
     assert back == [1, 2, 2, 4]
 
 
-@pytest.mark.parametrize(("idle", "active"), [(0.05, 1), (0.2, 2), (None, 2)])
-def test_workers_stay_away_from_processors_that_others_use(idle: float | None, active: int) -> None:
-    told = iter([70.0, None if idle is None else 70.0 + idle])
-    contention = Contention(2, idle=lambda: next(told))
+@pytest.mark.parametrize(
+    ("idle", "delayed", "active"),
+    [(0.05, 0.1, 1), (0.05, 0.0, 2), (0.05, None, 1), (0.2, 0.1, 2), (None, 0.1, 2)],
+)
+def test_workers_stay_away_while_processors_are_taken_and_even_fewer_wait(
+    idle: float | None, delayed: float | None, active: int
+) -> None:
+    contention = Contention(2, lambda: waited, lambda: rested)
+    waited, rested = (None if it is None else 70.0 for it in (delayed, idle))
+    before = observe(contention, (BUSY, 0.6), (BUSY, 0.8), (BUSY, 1.0))
+    waited, rested = (None if it is None else 70.0 + it for it in (delayed, idle))
 
-    assert observe(contention, (BUSY, 1.0), (QUIET, 1.25)) == [1, active]
+    assert (before[-1], observe(contention, (QUIET, 1.25))) == (1, [active])
 
 
 def test_workers_come_back_once_others_are_gone() -> None:
-    seconds = iter([5.0, 5.0, 5.01, 5.24])
-    contention = Contention(2, idle=lambda: next(seconds))
+    rested = 5.0
+    contention = Contention(2, idle=lambda: rested)
 
-    counts = observe(contention, (BUSY, 1.0), (QUIET, 1.25), (QUIET, 1.5), (QUIET, 1.75))
-    assert counts == [1, 1, 1, 2]
+    assert observe(contention, (BUSY, 1.0), (QUIET, 1.25), (QUIET, 1.5)) == [1, 1, 1]
+    rested = 5.24
+    assert observe(contention, (QUIET, 1.75)) == [2]
 
 
 def test_idle_time_is_that_of_the_processors_in_use() -> None:
