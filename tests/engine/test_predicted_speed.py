@@ -85,6 +85,16 @@ class Served:
         for _ in range(0 if fresh else 8):
             self.timed([(100, 20)])
 
+    @staticmethod
+    def begun_slowly(slowness: float) -> Served:
+        """A fresh engine whose first step took so many times what it takes later."""
+        served = Served(fresh=True)
+        served.machine.slowness = slowness
+        served.add(20, 6000)
+        served.core.step()
+        served.machine.slowness = 1.0
+        return served
+
     def add(
         self, num_in: int, num_out: int, options: RequestOptions | None = None
     ) -> GenerationRequest:
@@ -270,11 +280,7 @@ def test_a_machine_that_changes_its_speed_is_soon_known_again(slowness: float) -
 
 @pytest.mark.parametrize("num_decoders", [1, 8])
 def test_a_prompt_that_ranks_first_is_not_held_up_by_a_slow_first_step(num_decoders: int) -> None:
-    served = Served(fresh=True)
-    served.machine.slowness = 4.0
-    served.add(20, 6000)
-    served.core.step()
-    served.machine.slowness = 1.0
+    served = Served.begun_slowly(4.0)
     served.start_decoders(num_decoders, 20)
     gaps = served.gaps_beside(4000, RequestOptions(priority=-1))
 
@@ -284,11 +290,7 @@ def test_a_prompt_that_ranks_first_is_not_held_up_by_a_slow_first_step(num_decod
 
 @pytest.mark.parametrize("num_decoders", [1, 8])
 def test_logits_of_a_prompt_are_no_decodes(num_decoders: int) -> None:
-    served = Served(fresh=True)
-    served.machine.slowness = 16.0
-    served.add(20, 6000)
-    served.core.step()
-    served.machine.slowness = 1.0
+    served = Served.begun_slowly(16.0)
     served.start_decoders(num_decoders, 20)
     request = LogitRequest(
         next(served.ids), [1] * 2000, range(2000), vocab_size=97, arrival_seconds=0.0
