@@ -79,7 +79,7 @@ class Scheduler:
 
     @property
     def keeps_back(self) -> bool:
-        """Whether the step scheduled last leaves prompts waiting that it had room for."""
+        """Whether the step scheduled last leaves prompts waiting so that decodes are alone."""
         return self._budget.keeps_back
 
     def reach(self, batch: Sequence[Assignment], num_ahead: int) -> bool:

@@ -27,7 +27,9 @@ _TOKENS_FIRST: Final = (1, 0, 2, 3)
 _TELLING_TOKENS: Final = 16
 _ENOUGH_ALONE: Final = 3
 _MOST_BESIDE: Final = 64
-_FAR_OFF: Final = 1.5  # times as long as predicted, or as short
+_FAR_OFF: Final = math.log(1.5)  # times as long as predicted, or as short
+_TIMES_USUAL: Final = 4.0
+_NEWEST_OFF: Final = 0.05
 _MOST_FAR_OFF: Final = 3
 _LEFT_SEEN: Final = 2
 _NEAR: Final = 4
@@ -66,7 +68,8 @@ class StepCost:
     """
 
     def __init__(self) -> None:
-        self._kinds: Final = {True: _Observations(), False: _Observations()}
+        self._alone: Final = _Observations()
+        self._with_prompts: Final = _Observations()
         self._coefficients = [0.0] * _NUM_FEATURES
         self._solved = True
         self._most_tokens = 0
@@ -75,6 +78,7 @@ class StepCost:
         self._num_alone = 0
         self._num_beside = 0
         self._num_far_off = 0
+        self._usual_off = 0.0
 
     @property
     def known(self) -> bool:
@@ -119,7 +123,7 @@ class StepCost:
         scale = 1 / max(seconds, _LEAST_SECONDS)
         features = tuple(scale * feature for feature in _features(work))
         alone = kind is StepKind.ALONE
-        self._kinds[alone].add(features, scale * seconds)
+        (self._alone if alone else self._with_prompts).add(features, scale * seconds)
         self._num_alone += alone
         self._num_beside = 0 if alone else self._num_beside + (kind is StepKind.BESIDE)
         self._most_tokens = max(self._most_tokens, work.num_tokens)
@@ -129,15 +133,20 @@ class StepCost:
         self._solved = False
 
     def _way_off(self, work: StepWork, seconds: float) -> int:
-        """1 for a step that took far longer than predicted, -1 for far shorter, 0 for others."""
-        off = seconds / max(self.predict(work), _LEAST_SECONDS)
-        return (off > _FAR_OFF) - (off < 1 / _FAR_OFF)
+        """1 for a step that took far longer than predicted, -1 for far shorter, 0 for others.
+
+        Far is beyond what is usual here: where steps vary, no single one tells anything.
+        """
+        off = math.log(max(seconds, _LEAST_SECONDS) / max(self.predict(work), _LEAST_SECONDS))
+        far = max(_FAR_OFF, _TIMES_USUAL * self._usual_off)
+        self._usual_off += _NEWEST_OFF * (min(abs(off), _FAR_OFF) - self._usual_off)
+        return (off > far) - (off < -far)
 
     def _look_back(self, way: int, kind: StepKind) -> None:
         """Let what was seen before count little where steps are far from it.
 
-        One may have been held up: it lets decodes have a step alone, and no later one have more
-        than twice its tokens. That step, or several in a row, tell that the machine is another one.
+        One may have been held up: decodes then have a step alone, and tokens grow anew, twofold a
+        step. That step being off, too, or several in a row tell that the machine is another one.
         """
         same_way = way * self._num_far_off > 0
         if kind is StepKind.BESIDE:
@@ -148,10 +157,10 @@ class StepCost:
         else:
             changed = same_way
         if changed or (way and kind is StepKind.ALONE):
-            self._kinds[True].forget(_LEFT_SEEN)
+            self._alone.forget(_LEFT_SEEN)
             self._num_alone = 0
         if changed:
-            self._kinds[False].forget(_LEFT_SEEN)
+            self._with_prompts.forget(_LEFT_SEEN)
             self._num_far_off = 0
 
     def predict(self, work: StepWork) -> float:
@@ -174,7 +183,7 @@ class StepCost:
         if self._solved:
             return
         self._solved = True
-        both = tuple(self._kinds.values())
+        both = self._alone, self._with_prompts
         products = [
             [p + q for p, q in zip(*rows, strict=True)]
             for rows in zip(*(kind.products for kind in both), strict=True)

@@ -8,8 +8,8 @@ last one, are then faster than all.
      ▲                                     │
      └─────────── after a while ───────────┘
 
-A while is 0.2 s at first, twice as long with each relapse. It goes on while no processor is idle
-and even the fewer workers wait for one: a step of more would take half a second, and be lost.
+A while is 0.2 s at first, twice as long with each relapse. It goes on while the processors for more
+are not idle and even the fewer wait for theirs: a step of all may then take half a second.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FIRST_HOLD_SECONDS: Final = 0.2
 _LONGEST_HOLD_SECONDS: Final = 3.2
 _FORGIVEN_AFTER: Final = 5  # times the hold
 _IDLE_ENOUGH: Final = 0.7  # of the processors that more workers would take
-_STILL_DELAYED: Final = 0.15  # of the time
+_STILL_DELAYED: Final = 0.15  # of one thread's time
 
 
 Seconds = Callable[[], float | None]
@@ -108,8 +108,8 @@ class Contention:
 
     def _delayed(self) -> float | None:
         """Seconds that threads waited for a processor in the window; None where nobody knows."""
-        now = self._delays()
-        return None if now is None or self._delayed_before is None else now - self._delayed_before
+        now, before = self._delays(), self._delayed_before
+        return None if now is None or before is None or now < before else now - before
 
     def _restore_if_idle(self, now_seconds: float) -> None:
         """Use twice the workers, unless processors are taken and fewer already wait for them."""
@@ -117,11 +117,11 @@ class Contention:
         elapsed, self._looked_seconds = now_seconds - self._looked_seconds, now_seconds
         before, self._counts_before = self._counts_before, (self._idle(), self._delays())
         idle, delayed = (
-            None if now is None or then is None else (now - then) / elapsed
+            None if now is None or then is None or now < then else (now - then) / elapsed
             for now, then in zip(self._counts_before, before, strict=True)
         )
         taken = idle is not None and idle < _IDLE_ENOUGH * (wanted - self.num_active)
-        if taken and (delayed is None or delayed > _STILL_DELAYED):
+        if taken and (delayed is None or delayed > _STILL_DELAYED * self.num_active):
             return
         self.num_active = wanted
         self._changed_seconds = now_seconds

@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from jit_kernels.runtime.image import native_addresses
 from jit_kernels.runtime.pool_code import BLOCK_WORDS, CONTROL_BYTES, Field
 from jit_kernels.runtime.topology import thread_plan
 
-__all__ = ["MAX_THREADS", "Pool", "delay_seconds", "idle_seconds"]
+__all__ = ["MAX_THREADS", "Pool", "delay_seconds", "idle_of", "idle_seconds"]
 
 MAX_THREADS = 1024
 # About 0.3 ms: longer than the pause between two steps of a decode loop.
@@ -67,7 +67,7 @@ class Pool:
         self.spin = spin
         self._blocks = aligned((num_threads, BLOCK_WORDS), np.int64)
         self._contention = contention or (
-            Contention(num_threads, partial(delay_seconds, self._blocks), idle_seconds)
+            Contention(num_threads, partial(delay_seconds, self._blocks), _idle_counter())
             if spin
             else None
         )
@@ -209,20 +209,31 @@ def _join(
     del compiler
 
 
+def _idle_counter() -> Callable[[], float | None]:
+    return idle_seconds if thread_plan().quota is None else lambda: None
+
+
 def idle_seconds() -> float | None:
     """For how long the processors that this process may use had nothing to do so far, in all.
 
     As Linux counts it, waits for a disk included; None where it does not.
     """
-    own = os.sched_getaffinity(0)
-    total = 0
     try:
-        for line in _contents(b"/proc/stat", _MOST_BYTES).splitlines():
+        return idle_of(_contents(b"/proc/stat", _MOST_BYTES), os.sched_getaffinity(os.getpid()))
+    except OSError:
+        return None
+
+
+def idle_of(stat: bytes, cpus: Collection[int]) -> float | None:
+    """Seconds without work of some processors by what /proc/stat holds; None if it lacks one."""
+    ticks: dict[int, int] = {}
+    try:
+        for line in stat.splitlines():
             name, *counts = line.split()
-            if name[:3] == b"cpu" and name[3:].isdigit() and int(name[3:]) in own:
-                total += int(counts[3]) + int(counts[4])
-        return total / os.sysconf("SC_CLK_TCK") if total else None
-    except (OSError, ValueError, IndexError):
+            if name[:3] == b"cpu" and name[3:].isdigit():
+                ticks[int(name[3:])] = int(counts[3]) + int(counts[4])
+        return sum(ticks[cpu] for cpu in cpus) / os.sysconf("SC_CLK_TCK")
+    except (ValueError, IndexError, KeyError):
         return None
 
 

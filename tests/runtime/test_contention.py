@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import logging
-import time
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,7 @@ import pytest
 
 from jit_kernels.runtime import Pool
 from jit_kernels.runtime.contention import Contention
-from jit_kernels.runtime.threads import delay_seconds, idle_seconds
+from jit_kernels.runtime.threads import delay_seconds, idle_of, idle_seconds
 from tests.runtime.compiled import compiled, compiler, count_visits
 
 BUSY, QUIET = (90, 100), (10, 100)
@@ -100,13 +100,24 @@ def test_workers_come_back_once_others_are_gone() -> None:
     assert observe(contention, (QUIET, 1.75)) == [2]
 
 
-def test_idle_time_is_that_of_the_processors_in_use() -> None:
-    first = idle_seconds()
-    time.sleep(0.05)
-    later = idle_seconds()
+STAT = b"""cpu  9 9 9 900 90 9 9 9 9 9
+cpu0 1 0 2 300 10 0 0 0 0 0
+cpu1 1 0 2 400 20 0 0 0 0 0
+cpu11 1 0 2 500 30 0 0 0 0 0
+intr 12345 0 0
+"""
 
-    assert (first is None) == (later is None)
-    assert first is None or (later is not None and later >= first > 0)
+
+@pytest.mark.parametrize(("cpus", "ticks"), [([0], 310), ([1, 11], 950), ([0, 2], None)])
+def test_idle_time_is_that_of_the_processors_in_use(cpus: list[int], ticks: int | None) -> None:
+    expected = None if ticks is None else ticks / os.sysconf("SC_CLK_TCK")
+
+    assert idle_of(STAT, cpus) == expected
+    assert idle_of(b"cpu0 1 0", cpus) is None
+
+
+def test_the_system_s_own_count_is_read() -> None:
+    assert (idle_seconds() is None) == (not Path("/proc/stat").exists())
 
 
 def test_a_relapse_is_held_longer() -> None:
