@@ -84,7 +84,7 @@ def log_in(language: Language | None) -> None:
 
 @contextmanager
 def warnings_kept() -> Generator[list[str]]:
-    """Keep what the log warns of meanwhile, in place of saying it amid other words."""
+    """Keep what the log warns of meanwhile, to be said afterwards where no handler says it."""
     kept = _Kept(logging.WARNING)
     root = logging.getLogger()
     root.addHandler(kept)

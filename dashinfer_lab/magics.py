@@ -6,6 +6,7 @@ Knows IPython; what is said and drawn comes from the views.
 from __future__ import annotations
 
 import argparse
+import logging
 import shlex
 import sys
 import weakref
@@ -69,12 +70,14 @@ class _Magics:
         session = self._sessions[llm]
         session.system = session.system if options.system is None else options.system
         session.changed = lambda: printer.show(session)
+        is_heard = logging.getLogger().hasHandlers()  # where somebody configured the log
         with warnings_kept() as warned:
             try:
                 turn = session.answer(cell.strip(), replace(chat_params(llm), **given))
             finally:
                 printer.finish(session)
-                sys.stderr.write("".join(f"{words}\n" for words in warned))
+                if not is_heard:
+                    sys.stderr.write("".join(f"{words}\n" for words in warned))
         if turn.error is not None:
             raise turn.error
         if options.output:

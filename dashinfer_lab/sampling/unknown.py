@@ -23,7 +23,7 @@ _REASONS: Final = {
     "guided_decoding": _GRAMMARS,
     "structured_outputs": _GRAMMARS,
     "max_new_tokens": "its name here is max_tokens",
-    "do_sample": "temperature=0 takes the likeliest token, above it is drawn",
+    "do_sample": "temperature=0 takes the likeliest token, any other draws one",
     "repetition_detection": "no_repeat_ngram_size and repetition_penalty keep from repeating",
     "extra_args": "there is nothing that reads them",
 }
@@ -36,7 +36,7 @@ def refusing_unknown(cls: C) -> C:
     known = [each.name for each in fields(cls)]
 
     @wraps(made)
-    def checked(self: object, *args: Any, **options: Any) -> None:
+    def checked(self: object, /, *args: Any, **options: Any) -> None:
         for name, value in options.items():
             if name not in known:
                 raise RequestError(_refusal(name, value, known))

@@ -71,7 +71,7 @@ def score_keys(
 
     `ask` is told each row that is read.
     """
-    sums, factors = block.sums(), block.factors(queries)
+    sums, factors = block.sums(F32), block.factors(queries)
     for base in loop(0, head_dim, _UNROLLED_ROWS):
         for d in (base + ahead for ahead in range(_UNROLLED_ROWS)):
             if ask is not None:
@@ -208,7 +208,7 @@ def weigh_values(
     For `block.width` columns. A query that sees no key keeps its output. In the course of all
     columns, in order, as many pages of keys are asked for as are read, `reading.lead` after them.
     """
-    sums = block.sums()
+    sums = block.sums(F32)
     probabilities = tile.scores + block.first * SEGMENT_SIZE
 
     def one_by_one(first: Value[I64], end: Value[I64]) -> None:

@@ -112,7 +112,7 @@ def score_codes(
     queries: codes as `encode_query` left them.  words: those of the keys for a pair of elements.
     `ask` is told each row that is read.
     """
-    sums, factors = _sums(block), block.factors(queries)
+    sums, factors = block.sums(I32), block.factors(queries)
     for base in loop(0, head_dim // 2, _UNROLLED_PAIRS):
         for pair in (base + ahead for ahead in range(_UNROLLED_PAIRS)):
             _ask_for_pair(ask, pair)
@@ -137,7 +137,7 @@ def weigh_codes(
     words: `block.width` columns of a page's pair of keys.  sees: whether each query sees any key;
     codes of one that sees none mean nothing.  ask: what a page is to tell of each key it reads.
     """
-    sums, first = _sums(block), tile.scores + block.first * SEGMENT_SIZE
+    sums, first = block.sums(I32), tile.scores + block.first * SEGMENT_SIZE
     for page in loop(index(pages.first), pages.end):
         factors, ask_of_page = block.factors(first + page * PAGE_PAIRS), ask and ask(page)
         for base in loop(0, PAGE_PAIRS, _UNROLLED_PAIRS):
@@ -150,10 +150,6 @@ def weigh_codes(
         for totals, scale in zip(sums, scales, strict=True)
     ]
     tile.merge(block.first, column, products, sees)
-
-
-def _sums(block: Block) -> list[list[Variable[I32]]]:
-    return [[Variable(zeros(I32)) for _ in range(block.wide)] for _ in range(block.size)]
 
 
 def _ask_for_pair(ask: Ask | None, pair: Value[I64]) -> None:

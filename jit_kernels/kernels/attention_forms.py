@@ -240,7 +240,7 @@ def attend_tile(
         with when(span.is_filled):
             softmax_row(tile, query, scoring, span, pages)
     merge_states(tile, num_queries, pages.layout, all_see=False)
-    unpacked = tile.unpacked.view(U32)
+    unpacked = tile.unpacked
     if pages.layout.has_scales:
         for query in loop(num_queries):
             _encode_row(tile, query, scoring.vectors(seen_by(query)), of_pages)
@@ -288,7 +288,7 @@ def _score_tile(
 ) -> None:
     """Products of every query and the keys that any query of its block sees."""
     first_page = seen_by(index(0)).first // PAGE_SIZE
-    unpacked, size = tile.unpacked.view(U32), _queries_of_block(pages.layout)
+    unpacked, size = tile.unpacked, _queries_of_block(pages.layout)
     for page in loop(first_page, num_pages(seen_by(num_queries).end)):
         if pages.layout.has_scales:
             unpack_keys(pages[page].keys, unpacked, tile.head_dim)

@@ -1,12 +1,13 @@
 """What attention works in: a tile of queries in scratch, blocks of it in registers, what they see.
 
-Knows nothing of how scores and outputs are computed.
+Knows nothing of how scores and sums of values are computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from jit_kernels.dsl import (
     VECTOR_LANES,
@@ -22,11 +23,12 @@ from jit_kernels.dsl import (
 )
 from jit_kernels.kernels.attention_items import SEGMENT_SIZE
 from jit_kernels.kernels.attention_scores import Span
-from jit_kernels.types import BOOL, F32, I64
+from jit_kernels.types import BOOL, F32, I64, U32, DType
 
 __all__ = ["Ask", "Block", "Seen", "Sums", "Tile"]
 
 _MINUS_INFINITY = float("-inf")
+D = TypeVar("D", bound=DType)
 Sums = Sequence[Sequence[Variable[F32]]]
 Ask = Callable[[Value[I64]], None]
 
@@ -37,7 +39,8 @@ class Tile:
 
     `pairs`, `turned` [q][D] and `added` [q][128] are what keys without their bias need.
     Where the cache holds codes, `queries` and `scores` become codes, and `unpacked` has words of a
-    page's keys or of a segment's values: see `attention_codes`.
+    page's keys or of a segment's values: see `attention_codes`. Until states are merged,
+    `weight_scales` are the largest weights, and `old_weight` tells who sees a key (1) or none (0).
     `highest` and `total` are the running m and l, and `new_weight` and `new_total` those of the
     segment at work; `old_weight` and `new_weight` then say how it merges into the running output.
     """
@@ -57,7 +60,7 @@ class Tile:
     weight_scales: Array[F32]
     weight_factors: Array[F32]
     new_total: Array[F32]
-    unpacked: Array[F32]
+    unpacked: Array[U32]
 
     @staticmethod
     def floats(capacity: int, head_dim: int) -> int:
@@ -71,7 +74,8 @@ class Tile:
         sizes = (head_dim, SEGMENT_SIZE, head_dim, 1, 1, 1, 1, head_dim, head_dim, SEGMENT_SIZE)
         for size in (*sizes, 1, 1, 1, 1):
             parts.append(parts[-1] + capacity * size)
-        return Tile(head_dim, *parts)
+        unpacked = parts.pop().view(U32)
+        return Tile(head_dim, *parts, unpacked=unpacked)
 
     def clear(self, num_queries: Value[I64]) -> None:
         """Set the running state to (-inf, 0, 0)."""
@@ -123,9 +127,9 @@ class Block:
         others = [array.hidden() if self.apart else array for _ in range(self.wide - 1)]
         return [array, *others]
 
-    def sums(self) -> Sums:
+    def sums(self, dtype: type[D]) -> Sequence[Sequence[Variable[D]]]:
         """Sums in registers, all 0."""
-        return [[Variable(zeros(F32)) for _ in range(self.wide)] for _ in range(self.size)]
+        return [[Variable(zeros(dtype)) for _ in range(self.wide)] for _ in range(self.size)]
 
 
 @dataclass(frozen=True, slots=True)

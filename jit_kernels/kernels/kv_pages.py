@@ -1,4 +1,4 @@
-"""Pages of the cache in kernels: elements in their format read as float32, tokens appended.
+"""Pages of the cache in kernels: elements read as float32, or words of codes; tokens appended.
 
 int8: s = max|x| / c, code = rint(x / s), a token and head, c = 2047 of a key and 127 of a value; a
 head that is not finite has a scale of NaN. Knows nothing of requests.
@@ -88,6 +88,7 @@ class Stored:
     def vector(self, position: Value[I64] | int) -> Value[F32]:
         """Sixteen consecutive elements."""
         elements = self.array.vector(position)
+        assert elements.dtype is not I8, "codes are read as words"
         return elements if elements.dtype is F32 else bf16_to_f32(elements)
 
     def ask(self, position: Value[I64], num_vectors: int) -> None:

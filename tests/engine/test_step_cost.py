@@ -85,9 +85,8 @@ def test_what_few_steps_leave_open_counts_as_the_price_of_tokens() -> None:
 
 def test_one_slow_step_is_outweighed_by_the_next_ones() -> None:
     cost = StepCost()
-    cost.observe(
-        StepWork().with_span(0, 500, 1), 5.0, StepKind.PROMPTS
-    )  # weights came from the disk
+    # Weights came from the disk.
+    cost.observe(StepWork().with_span(0, 500, 1), 5.0, StepKind.PROMPTS)
     for i in range(10):
         for length in (1, 20, 60):
             work = StepWork().with_span(i, length, 1)

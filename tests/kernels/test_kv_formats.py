@@ -98,14 +98,15 @@ def test_tiles_threads_and_old_pages_change_no_bit(options: Options) -> None:
     same_bits(attend(case, AVX2, tiled_items(case)), expected)
 
 
+@pytest.mark.parametrize("head_dim", [64, 256])
 @pytest.mark.parametrize("options", [BF16, INT8, BIASED], ids=["bf16", "int8", "biased"])
-def test_a_kernel_is_near_attention_over_what_is_kept(options: Options) -> None:
-    case, kv_format = random_case(64, 3, [301], [40], options=options), options.kv_format
+def test_a_kernel_is_near_attention_over_what_is_kept(options: Options, head_dim: int) -> None:
+    case, kv_format = random_case(head_dim, 3, [301], [40], options=options), options.kv_format
     kept = stored_keys(case.keys[0], kv_format), stored_values(case.values[0], kv_format)
     keys, values = (np.repeat(each.dequantised(), 3, axis=1) for each in kept)
     if case.key_bias is not None:
         keys = keys + np.repeat(_turned_bias(case), 3, axis=1)
-    scores = np.einsum("rhd,nhd->rhn", case.queries.astype(np.float64), keys) / 8
+    scores = np.einsum("rhd,nhd->rhn", case.queries.astype(np.float64), keys) * head_dim**-0.5
     sees = np.arange(261, 301)[:, None] >= np.arange(301)
     scores = np.where(sees[:, None], scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
