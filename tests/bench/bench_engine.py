@@ -312,6 +312,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("model")
     parser.add_argument("--weights", default="auto")
+    parser.add_argument("--kv", default="auto", help="format of keys and values")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--only", default="prefix,mixed,gap,short")
     parser.add_argument("--rounds", type=int, default=1)
@@ -329,6 +330,7 @@ def main() -> None:
             asked.model,
             weights=asked.weights,
             threads=asked.threads,
+            kv_cache_dtype=asked.kv,
             kv_cache_bytes=_KV_BYTES,
             engine=options,
         ) as llm:
