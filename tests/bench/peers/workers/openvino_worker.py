@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +13,12 @@ import numpy as np
 import openvino
 from serving import Decoded, serve
 
+_WITHOUT_VNNI = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
+"""What it takes by itself on a processor with AVX2 alone; it goes by that, not by oneDNN's limit.
+
+Its own kernels, as attention's, keep to what the processor has.
+"""
+
 
 class OpenVino:
     version = openvino.__version__
@@ -21,7 +28,12 @@ class OpenVino:
         directory = Path(request["folder"]) / name
         if not (directory / "openvino_model.bin").is_file():
             export(Path(request["checkpoint"]), directory, request["weights"])
-        settings = {"INFERENCE_NUM_THREADS": request["threads"], "PERFORMANCE_HINT": "LATENCY"}
+        settings: dict[str, Any] = {
+            "INFERENCE_NUM_THREADS": request["threads"],
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        if os.environ.get("ONEDNN_MAX_CPU_ISA") == "AVX2":
+            settings |= _WITHOUT_VNNI
         path = directory / "openvino_model.xml"
         compiled = openvino.Core().compile_model(path, "CPU", settings)
         self._names = {name for port in compiled.inputs for name in port.get_names()}
