@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["exp", "fma", "fold", "log", "sigmoid", "tanh", "tree_sum", "tree_sum_of_squares"]
 
 _LANES = 16
-_EXP = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
-        5.0000001201e-1)  # fmt: skip
+_LOG2_E = (1.4426950216293335, 1.9259629911e-8)
+_EXP2 = (0.69314700, 0.24022241, 0.055507347, 0.0096715763, 0.0013264646)
+_ROUNDING_SHIFT = 1.5 * 2**23  # beside it float32 are whole numbers
 _LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
         -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
@@ -35,18 +36,17 @@ def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> NDArray[np.float32]:
 
 
 def exp(x: ArrayLike) -> NDArray[np.float32]:
-    """e**x: Cephes expf, every product and sum where `dsl.math.exp` has it."""
+    """e**x = 2**(x log2 e), every product and sum where `dsl.math.exp` has it."""
     x = np.asarray(x, np.float32)
     with np.errstate(all="ignore"):
         number = np.where(np.isnan(x), np.float32(0), x)
         clamped = np.clip(number, np.float32(_EXP_LOWEST), np.float32(_EXP_HIGHEST))
-        power = np.rint(clamped * np.float32(1.44269504088896341))
-        rest = fma(power, -_LN2_HIGH, clamped)
-        rest = fma(power, -_LN2_LOW, rest)
-        polynomial = np.full(x.shape, _EXP[0], np.float32)
-        for coefficient in _EXP[1:]:
-            polynomial = fma(polynomial, rest, coefficient)
-        mantissa = fma(rest * rest, polynomial, rest) + np.float32(1)
+        power = fma(clamped, _LOG2_E[0], _ROUNDING_SHIFT) - np.float32(_ROUNDING_SHIFT)
+        rest = fma(clamped, _LOG2_E[1], fma(clamped, _LOG2_E[0], -power))
+        square = rest * rest
+        highest = fma(square, _EXP2[4], fma(rest, _EXP2[3], _EXP2[2]))
+        polynomial = fma(square, highest, fma(rest, _EXP2[1], _EXP2[0]))
+        mantissa = fma(rest, polynomial, 1)
         half = power.astype(np.int32) >> 1
         result = mantissa * _power_of_two(half) * _power_of_two(power.astype(np.int32) - half)
         result = np.where(x < np.float32(_EXP_LOWEST), np.float32(0), result)
