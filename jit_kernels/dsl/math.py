@@ -1,7 +1,7 @@
 """Functions of real numbers: one polynomial each, the same bits on every instruction set.
 
-exp: 2**(x log2 e), relative error below 2e-7 on [-87.3, 88.7]; exp(0) = 1 and exp(-inf) = 0
-exactly, NaN stays NaN, above 88.7 the result is +inf.
+exp: 2**(x log2 e), relative error below 2e-7 on [-87.3, 88.7]; exp(0) = 1 exactly and 0 below
+-87.7, NaN stays NaN, above 88.7 the result is +inf.
 tanh: (1 - e**-2|x|) / (1 + e**-2|x|) with the sign of x; absolute error below 2e-7.
 log: Cephes logf, error below 2 ulp; log(1) = 0 exactly; for positive normal numbers only.
 sigmoid: 1 / (1 + e**-x), relative error below 4e-7; 0 where that is below 2**-126.
@@ -49,7 +49,9 @@ _LOG_POLYNOMIAL = (
     3.3333331174e-1,
 )
 _SQRT_HALF = 0.70710678
-_EXP_LOWEST = -87.33654
+_EXP_LOWEST = -87.33654  # below it e**x is no normal number
+_EXP_ZERO = -88.0  # and from -126.5 ln 2 on it is 0
+_LOWEST_EXPONENT = -126
 _EXP_HIGHEST = 88.72283
 
 
@@ -61,27 +63,27 @@ def _numbers_like(x: Value[F32]) -> Callable[[float], Value[F32]]:
 def exp(x: Value[F32]) -> Value[F32]:
     """e**x per lane."""
     number = _numbers_like(x)
-    clamped = minimum(maximum(x, number(_EXP_LOWEST)), number(_EXP_HIGHEST))
+    clamped = minimum(maximum(x, number(_EXP_ZERO)), number(_EXP_HIGHEST))
     shifted, mantissa = _shifted_power_and_mantissa(clamped)
     quotient = shifted.bits_as(I32) - ROUNDING_SHIFT_BITS
     # 2**quotient in two factors: quotient reaches 128, whose exponent field would overflow.
     half = quotient >> 1
     result = mantissa * _power_of_two(half) * _power_of_two(quotient - half)
-    result = select(x < number(_EXP_LOWEST), number(0.0), result)
+    result = select(quotient < _LOWEST_EXPONENT, number(0.0), result)
     result = select(x > number(_EXP_HIGHEST), number(float("inf")), result)
     return select(x.is_nan(), x, result)
 
 
 def exp_nonpositive(x: Value[F32]) -> Value[F32]:
-    """e**x per lane, none above 0: the bits of `exp` with a third fewer instructions."""
-    lowest = constant(_EXP_LOWEST, F32, x.lanes)
-    return select(x < lowest, constant(0.0, F32, x.lanes), _exp_between(maximum(lowest, x)))
+    """e**x per lane, none above 0: the bits of `exp` with half the instructions."""
+    return _exp_between(maximum(constant(_EXP_ZERO, F32, x.lanes), x))  # NaN stays NaN
 
 
 def _exp_between(x: Value[F32]) -> Value[F32]:
-    """The bits of `exp` where |x| <= -_EXP_LOWEST, or x is NaN."""
+    """The bits of `exp` from `_EXP_ZERO` to 88, or where x is NaN."""
     shifted, mantissa = _shifted_power_and_mantissa(x)
-    return mantissa * ((shifted.bits_as(I32) << 23) + (127 << 23)).bits_as(F32)  # 2**q
+    power = ((shifted.bits_as(I32) << 23) + (127 << 23)).bits_as(F32)
+    return mantissa * power  # 2**q, and 0 for q = -127
 
 
 def _shifted_power_and_mantissa(x: Value[F32]) -> tuple[Value[F32], Value[F32]]:

@@ -117,8 +117,13 @@ def find_highest(
 def _each_vector(scoring: Scoring, span: Span, take: _Take) -> None:
     """Take sixteen keys after the other; only the last of them may reach beyond the span."""
     num_full = span.end // VECTOR_LANES * VECTOR_LANES
-    for at in loop(scoring.first_vector(span), num_full, VECTOR_LANES):
+    first = index(scoring.first_vector(span))
+    paired = first + (num_full - first) // (2 * VECTOR_LANES) * (2 * VECTOR_LANES)
+    for at in loop(first, paired, 2 * VECTOR_LANES):
         take(at, last=False)
+        take(at + VECTOR_LANES, last=False)
+    with when(paired < num_full):
+        take(paired, last=False)
     with when(num_full < span.end):
         take(num_full, last=True)
 

@@ -17,7 +17,7 @@ _ROUNDING_SHIFT = 1.5 * 2**23  # beside it float32 are whole numbers
 _LOG = (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
         -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1)  # fmt: skip
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4
-_EXP_LOWEST, _EXP_HIGHEST = -87.33654, 88.72283
+_EXP_ZERO, _EXP_HIGHEST, _SIGMOID_LOWEST = -88.0, 88.72283, -87.33654
 
 
 def fma(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> NDArray[np.float32]:
@@ -40,7 +40,7 @@ def exp(x: ArrayLike) -> NDArray[np.float32]:
     x = np.asarray(x, np.float32)
     with np.errstate(all="ignore"):
         number = np.where(np.isnan(x), np.float32(0), x)
-        clamped = np.clip(number, np.float32(_EXP_LOWEST), np.float32(_EXP_HIGHEST))
+        clamped = np.clip(number, np.float32(_EXP_ZERO), np.float32(_EXP_HIGHEST))
         power = fma(clamped, _LOG2_E[0], _ROUNDING_SHIFT) - np.float32(_ROUNDING_SHIFT)
         rest = fma(clamped, _LOG2_E[1], fma(clamped, _LOG2_E[0], -power))
         square = rest * rest
@@ -49,7 +49,7 @@ def exp(x: ArrayLike) -> NDArray[np.float32]:
         mantissa = fma(rest, polynomial, 1)
         half = power.astype(np.int32) >> 1
         result = mantissa * _power_of_two(half) * _power_of_two(power.astype(np.int32) - half)
-        result = np.where(x < np.float32(_EXP_LOWEST), np.float32(0), result)
+        result = np.where(power < -126, np.float32(0), result)
         result = np.where(x > np.float32(_EXP_HIGHEST), np.float32(np.inf), result)
         return np.where(np.isnan(x), x, result)
 
@@ -62,7 +62,7 @@ def sigmoid(x: ArrayLike) -> NDArray[np.float32]:
     """1 / (1 + e**-x), 0 below -87.3."""
     x = np.asarray(x, np.float32)
     result = np.float32(1) / (exp(-x) + np.float32(1))
-    return np.where(x < np.float32(_EXP_LOWEST), np.float32(0), result)
+    return np.where(x < np.float32(_SIGMOID_LOWEST), np.float32(0), result)
 
 
 def tanh(x: ArrayLike) -> NDArray[np.float32]:

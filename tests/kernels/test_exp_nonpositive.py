@@ -22,10 +22,21 @@ def exponentials(x: Array[F32], n: Value[I64], out: Array[F32]) -> None:
 @each_isa
 def test_the_bits_are_those_of_exp(isa: Isa) -> None:
     rng = np.random.default_rng(0)
-    around = np.float32(-87.33654)  # below it the result is 0
-    edges = [np.nextafter(around, np.float32(to)) for to in (-np.inf, 0)]
+    limits = np.float32([-87.33654, -126.5 * np.log(2)])  # normal down to one, 0 below the other
+    edges = [np.nextafter(limits, np.float32(to)) for to in (-np.inf, 0)]
     halves = (np.arange(-126, 1) - 0.5) * np.log(2)  # where the power of two changes
-    special = [0.0, -0.0, -np.inf, np.nan, -1e-45, -1e-30, -1e30, around, *edges, *halves]
+    special = [
+        0.0,
+        -0.0,
+        -np.inf,
+        np.nan,
+        -1e-45,
+        -1e-30,
+        -1e30,
+        *limits,
+        *np.ravel(edges),
+        *halves,
+    ]
     x = np.concatenate([np.float32(special), np.float32(-90 * rng.random(5003))])
     out = np.full(len(x), -1, np.float32)
 
@@ -34,4 +45,5 @@ def test_the_bits_are_those_of_exp(isa: Isa) -> None:
     same_bits(out, arithmetic.exp(x))
     assert out[0] == out[1] == 1
     assert out[2] == 0
+    assert out[x < -87.7].tolist() == [0] * np.count_nonzero(x < -87.7)
     assert np.isnan(out[3])
