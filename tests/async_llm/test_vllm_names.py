@@ -120,6 +120,15 @@ def test_what_cannot_hold_on_a_cpu_is_refused_by_name(name: str, value: Any) -> 
         LLM("nowhere", **{name: value})
 
 
+@pytest.mark.parametrize(
+    "name", ["kv_cache_memory_bytes", "max_model_len", "max_num_batched_tokens", "max_num_seqs"]
+)
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "many"], ids=repr)
+def test_counts_are_refused_by_the_name_they_were_given(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name}=.*whole number of at least 1"):
+        LLM("nowhere", **{name: value})
+
+
 def test_a_name_that_is_nearly_right_is_told_which() -> None:
     with pytest.raises(ConfigError, match="did you mean max_model_len"):
         LLM("nowhere", max_modle_len=64)
