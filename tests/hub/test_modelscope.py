@@ -341,9 +341,7 @@ def test_a_disk_that_fills_up_meanwhile_keeps_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(ModelScopeClient, "download", full)
-        with pytest.raises(
-            HubError, match="cannot be stored .*No space left.*DASHINFER_LAB_CACHE"
-        ):
+        with pytest.raises(HubError, match="cannot be stored .*No space left.*DASHINFER_LAB_CACHE"):
             resolve(MODEL)
 
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
