@@ -1,7 +1,8 @@
 """A model converted by the first version of the format still opens, lowers and computes the same.
 
 golden_v1/ holds both files as they were written (a tiny a16w8 Llama) and, in expected.npz, token
-ids and the logits that they gave. It is never written anew: what reads it has to go on reading it.
+ids and the logits that they give. The model is never written anew: what reads it has to go on
+reading it. The logits are where the arithmetic of a kernel changed on purpose, as exp's did.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ GOLDEN = Path(__file__).parent / "golden_v1"
 VERSION = b'"format_version":"1.0"'
 
 
-def test_the_golden_artifact_computes_the_logits_it_gave_when_it_was_written() -> None:
+def test_the_golden_artifact_computes_the_logits_that_are_known_of_it() -> None:
     expected = np.load(GOLDEN / "expected.npz")
 
     with LLM(GOLDEN) as llm:
