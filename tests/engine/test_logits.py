@@ -65,7 +65,7 @@ def test_as_many_tokens_as_the_context_are_legal_and_one_more_is_not(
 def test_logits_are_computed_beside_requests_that_draw(make_engine: MakeEngine) -> None:
     gate = Gate()
     runner = FakeRunner(max_logit_rows=6, before_step=gate)
-    # Steps of microseconds vary so much that decodes would be given most of them alone.
+    # With a slowdown to keep, decodes would be timed alone first and two requests be queued longer.
     engine = make_engine(runner, max_slowdown=None)
     handles = [engine.submit([i], SamplingParams(temperature=0, max_tokens=30)) for i in range(3)]
     for _ in range(2):  # by the second step all three were taken from the queue
