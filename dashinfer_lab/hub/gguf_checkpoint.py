@@ -183,7 +183,7 @@ class GgufCheckpoint:
         kind = GGMLQuantizationType(tensor.quantization)
         try:
             return np.asarray(dequantize(stored.reshape(-1, tensor.row_bytes), kind), np.float32)
-        except (NotImplementedError, KeyError) as error:
+        except (NotImplementedError, KeyError) as error:  # so gguf says what it cannot dequantise
             raise UnsupportedModelError(
                 f"{self._path}: {tensor.name!r} is stored as {kind.name}, which cannot be "
                 "dequantised here. Use a Q8_0, Q4_1, Q4_0, F16 or F32 file."
