@@ -64,7 +64,7 @@ class LLM:
     a16w8 but for the smallest models, see `weights_reason`. A checkpoint is converted once, into
     the cache.
     threads: None derives them from affinity, quota and cores.
-    kv_cache_dtype: "fp32", "bf16", "int8"; "auto" takes the first in which they fit, see
+    kv_cache_dtype: "fp32", "bf16", "int8"; "auto" goes by weights and memory, see
     `kv_choice`.  context_length, max_batch_tokens, kv_cache_bytes: see `LoadOptions`.  engine: see
     `EngineOptions`.
     progress: True shows a bar while the model is fetched or converted, where a person watches.

@@ -18,6 +18,7 @@ from dashinfer_lab.log_words import translate_log
 from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan
 from dashinfer_lab.lower.schedules import Autotune, scheduled_plan
 from dashinfer_lab.numbers import is_whole, require_count
+from dashinfer_lab.quantize import Scheme
 from jit_kernels.autotune import Choice
 from jit_kernels.compiler.jit import compiler_for
 from jit_kernels.isa import detect
@@ -144,11 +145,12 @@ def _autotune(options: LoadOptions) -> Autotune:
 
 
 def _kv_choice(artifact: Artifact, context_length: int, options: LoadOptions) -> KvChoice:
-    """The format of pages: as asked, or the most exact one that leaves room for conversations."""
+    """The format of pages: as asked, or what `auto_kv` takes that leaves room for conversations."""
     given = options.kv_cache_bytes
     return choose_kv_format(
         options.kv_cache_dtype,
         artifact.config,
+        Scheme.parse(artifact.metadata["scheme"]).weights,
         max(context_length, _DEFAULT_CACHE_TOKENS),
         _affordable_bytes() if given is None else given,
         is_given=given is not None,

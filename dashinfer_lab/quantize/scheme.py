@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Literal, cast, get_args
 
@@ -43,6 +43,8 @@ SCHEMES = ("fp32", "bf16", *_GROUPED_SCHEMES)
 # The logits feel the head more than any other weight, and a tied one is gathered from as well.
 _HEAD_GROUP_SIZE: GroupSize = 64
 
+_EXEMPT = "-"  # before each pattern of weights that stay in bfloat16
+
 _SPELLINGS = (
     "fp32, bf16, a16w8, a16w4, a8w8, a8w4 or, with groups of G weights, a16w8:G and so on, "
     'G of 32, 64, 128, 256, 512 or "row"'
@@ -66,15 +68,28 @@ class Scheme:
     exempt: tuple[str, ...] = ()
     activation_bits: ActivationBits = 16
 
+    def __post_init__(self) -> None:
+        if self.exempt and self.weights not in GROUPED_BITS:
+            raise ConfigError(f"{self.name} rounds no weight that could be exempt: leave them out")
+        for pattern in self.exempt:
+            if not pattern or _EXEMPT in pattern:
+                raise ConfigError(
+                    f"pattern {pattern!r} of exempt weights: give one that is not empty and has a "
+                    '"?" where a name has a "-"'
+                )
+
     @staticmethod
     def parse(text: str | Scheme) -> Scheme:
-        """Return the scheme spelled `text`, such as "a16w8", "a16w4" or "a16w8:128".
+        """Return the scheme spelled `text`: "a16w8", "a16w8:128", "a16w8-*.down_proj.weight".
 
         Raises ConfigError for any other spelling.
         """
         if isinstance(text, Scheme):
             return text
-        name, colon, group = str(text).partition(":")
+        whole, *exempt = str(text).split(_EXEMPT)
+        if exempt:
+            return replace(Scheme.parse(whole), exempt=tuple(exempt))
+        name, colon, group = whole.partition(":")
         if name in ("fp32", "bf16") and not colon:
             weights: WeightFormat = "f32" if name == "fp32" else "bf16"
             return Scheme(name, weights, head=weights)
@@ -104,6 +119,6 @@ class Scheme:
         return self.group_size if role == "linear" else _HEAD_GROUP_SIZE
 
     def __str__(self) -> str:
-        """Spell the scheme; `parse` reads it back unless layers are exempt."""
+        """Spell the scheme as `parse` reads it back."""
         text = f"{self.name}:{self.group_size}" if self.weights in GROUPED_BITS else self.name
-        return text + "".join(f"-{pattern}" for pattern in self.exempt)
+        return _EXEMPT.join([text, *self.exempt])

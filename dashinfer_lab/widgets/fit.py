@@ -69,7 +69,8 @@ def fit_of(
 
 
 def _fit(config: ModelConfig, scheme: str, threads: int | None, kv_cache_dtype: str) -> Fit:
-    from dashinfer_lab.engine.auto_kv import kv_page_bytes, require_kv_dtype
+    from dashinfer_lab.engine.auto_kv import kv_page_bytes, require_kv_dtype, usual_kv_format
+    from dashinfer_lab.quantize import Scheme
     from jit_kernels.kv_layout import PAGE_SIZE
     from jit_kernels.runtime.topology import thread_plan
 
@@ -77,7 +78,8 @@ def _fit(config: ModelConfig, scheme: str, threads: int | None, kv_cache_dtype: 
     count, whole, per_token = _weights(config, scheme)
     free = available_bytes()
     bandwidth = read_bandwidth(thread_plan(threads).threads, free)
-    kv_format = "fp32" if kv_cache_dtype == "auto" else kv_cache_dtype
+    usual = usual_kv_format(config, Scheme.parse(scheme).weights)
+    kv_format = usual if kv_cache_dtype == "auto" else kv_cache_dtype
     return Fit(
         scheme=scheme,
         num_parameters=count,

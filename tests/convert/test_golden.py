@@ -26,7 +26,7 @@ VERSION = b'"format_version":"1.0"'
 def test_the_golden_artifact_computes_the_logits_that_are_known_of_it() -> None:
     expected = np.load(GOLDEN / "expected.npz")
 
-    with LLM(GOLDEN) as llm:
+    with LLM(GOLDEN, kv_cache_dtype="fp32") as llm:
         logits = llm.logits(expected["token_ids"].tolist())
     # The numerics contract: the same bits on every machine, whatever its instruction set.
     np.testing.assert_array_equal(logits, expected["logits"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dashinfer_lab.config import cache_root
 from dashinfer_lab.convert import Artifact
 from dashinfer_lab.errors import ArtifactError
 from dashinfer_lab.lower import PlanLimits, ProgramPlan, cached_plan, lower
@@ -120,7 +121,14 @@ with LLM(sys.argv[1], threads=1) as llm:
     llm.logits([1, 2, 3])
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    objects = cache_root() / "objects"  # compiled as by every other test; plans are its own
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "objects").symlink_to(objects)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "DASHINFER_LAB_CACHE": str(tmp_path / "cache"),
+    }
     command = [sys.executable, "-c", script, str(artifact.directory)]
     outputs = [
         subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)

@@ -42,8 +42,9 @@ def running(
     artifact: Artifact, threads: int = 2, chaos_seed: int | None = None
 ) -> Iterator[CompiledRunner]:
     options = LoadOptions(
-        threads=threads, max_batch_tokens=200, kv_cache_bytes=2**21, chaos_seed=chaos_seed
-    )
+        threads, max_batch_tokens=200, kv_cache_bytes=2**21, chaos_seed=chaos_seed,
+        kv_cache_dtype="fp32",
+    )  # fmt: skip
     runner = load_runner(artifact, options).runner
     try:
         yield runner

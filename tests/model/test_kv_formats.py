@@ -174,7 +174,7 @@ def test_english_is_continued_as_with_keys_and_values_in_fp32(kv_format: str) ->
     text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in TEXTS)
     agreement = Agreement()
     with (
-        LLM("smollm2-135m", threads=2) as exact,
+        LLM("smollm2-135m", threads=2, kv_cache_dtype="fp32") as exact,
         LLM("smollm2-135m", threads=2, kv_cache_dtype=kv_format) as found,
     ):
         assert exact.tokenizer is not None
@@ -188,3 +188,24 @@ def test_english_is_continued_as_with_keys_and_values_in_fp32(kv_format: str) ->
     assert agreement.count >= 2000
     assert agreement.divergence / agreement.count <= 1e-3
     assert agreement.same / agreement.count >= 0.99
+
+
+# Why "auto" takes int8 beside them. Measured here: keys and values diverge by 0.8e-4, weights by
+# 14e-4 (8 bits) and 3.5e-4 (4 bits, in which the embedded model's file holds them already).
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_keys_and_values_as_int8_cost_less_than_weights_of_8_or_4_bits() -> None:
+    text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in TEXTS)
+    divergence: dict[tuple[str, str], float] = {}
+    with LLM("smollm2-135m", weights="fp32", kv_cache_dtype="fp32") as exact:
+        assert exact.tokenizer is not None
+        ids = exact.tokenizer.encode(text)[:512]
+        wanted = exact.logits(ids)
+    for weights, kept in (("fp32", "int8"), ("a16w8", "fp32"), ("a16w4", "fp32")):
+        agreement = Agreement()
+        with LLM("smollm2-135m", weights=weights, kv_cache_dtype=kept) as found:
+            agreement.add(wanted, found.logits(ids))
+        divergence[weights, kept] = agreement.divergence / agreement.count
+
+    assert 2 * divergence.pop(("fp32", "int8")) <= min(divergence.values())
+    assert max(divergence.values()) <= 5e-3

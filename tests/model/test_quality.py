@@ -23,7 +23,7 @@ def test_integer_activations_move_logits_by_less_than_a_thousandth(
 ) -> None:
     prompts = [p.token_ids.tolist() for p in load_expected() if p.name in _NAMES]
 
-    with LLM(embedded_gguf, weights=scheme) as llm:
+    with LLM(embedded_gguf, weights=scheme, kv_cache_dtype="fp32") as llm:
         logits = np.concatenate([llm.logits(p) for p in prompts])
         weights = ArtifactWeights(llm.artifact)
         reference = np.concatenate([llama_logits(llm.config, weights, p) for p in prompts])
@@ -45,7 +45,7 @@ def test_coarse_activations_move_logits_and_are_told(
 ) -> None:
     prompt = next(p.token_ids.tolist() for p in load_expected() if p.name == "code")
 
-    with LLM(embedded_gguf, weights=scheme) as llm:
+    with LLM(embedded_gguf, weights=scheme, kv_cache_dtype="fp32") as llm:
         logits = llm.logits(prompt)
         reference = llama_logits(llm.config, ArtifactWeights(llm.artifact), prompt)
         reason = llm.weights_reason

@@ -44,7 +44,7 @@ def test_every_shape_agrees_with_numpy(
 ) -> None:
     artifact = tiny_artifact(tmp_path / "tiny", scheme, tiny_llama(**SHAPES[shape]))
 
-    with LLM(artifact.directory) as llm:
+    with LLM(artifact.directory, kv_cache_dtype="fp32") as llm:
         assert relative_error(llm) <= tolerance
 
 
@@ -54,7 +54,7 @@ def test_every_group_size_agrees_with_numpy(tmp_path: Path, scheme: str, group: 
     config = tiny_llama(hidden_size=600, intermediate_size=1030, tie_word_embeddings=False)
     artifact = tiny_artifact(tmp_path / "tiny", f"{scheme}:{group}", config)
 
-    with LLM(artifact.directory) as llm:
+    with LLM(artifact.directory, kv_cache_dtype="fp32") as llm:
         # int16 activations measure 1e-4 here; a wrong scale or group would measure 1e-1.
         assert relative_error(llm) <= 1e-3
 
@@ -72,6 +72,6 @@ def test_activations_beyond_float16_stay_exact(
     artifact = convert(checkpoint, tmp_path / "large", scheme)
     (artifact.directory / "tokenizer.json").unlink()
 
-    with LLM(artifact.directory) as llm:
+    with LLM(artifact.directory, kv_cache_dtype="fp32") as llm:
         assert np.abs(llm.logits(TOKENS)).max() > 65504
         assert relative_error(llm) <= tolerance

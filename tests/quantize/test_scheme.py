@@ -87,3 +87,15 @@ def test_exempt_patterns_keep_their_weights_in_bfloat16() -> None:
     assert scheme.format_of("model.layers.0.mlp.down_proj.weight", "linear") == "bf16"
     assert scheme.format_of("model.layers.0.mlp.up_proj.weight", "linear") == "u8"
     assert str(scheme) == "a16w8:64-*.down_proj.weight"
+    assert Scheme.parse(str(scheme)) == scheme
+
+
+@pytest.mark.parametrize("text", ["a16w8-", "a16w8--", "a16w8:63-*", "bf16-*.weight", "fp32-*"])
+def test_exemptions_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        Scheme.parse(text)
+
+
+def test_a_pattern_that_would_read_back_as_two_is_refused() -> None:
+    with pytest.raises(ConfigError, match='has a "\\?" where a name has a "-"'):
+        replace(Scheme.parse("a16w8"), exempt=("my-layer.weight",))

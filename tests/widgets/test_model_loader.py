@@ -43,7 +43,7 @@ def test_what_a_converted_model_needs_is_what_its_file_holds(tiny: LLM) -> None:
     # A tensor whose scales are too coarse in 16 bits has them in 32.
     assert 0 <= tiny.artifact.num_bytes - padding - fit.weight_bytes <= 0.1 * fit.weight_bytes
     assert fit.kv_bytes == tiny.memory().kv_bytes_per_position * tiny.config.context_length
-    assert fit.kv_format == "fp32"
+    assert fit.kv_format == tiny.kv_choice.kv_format == "int8"
     assert fit.bytes_per_token == pytest.approx(tiny.memory().weight_bytes_per_token, rel=0.1)
 
 
