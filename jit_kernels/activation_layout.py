@@ -27,6 +27,7 @@ __all__ = [
     "GEMV_ROWS",
     "INTEGER_FORMS",
     "K_ALIGNMENT",
+    "MAX_UNIT_COLUMNS",
     "REDUNDANT_ROWS",
     "UNTILED",
     "IntegerForm",
@@ -60,6 +61,8 @@ REDUNDANT_ROWS = 4
 GEMV_ROWS = 64
 K_ALIGNMENT = 16
 UNTILED = 0
+MAX_UNIT_COLUMNS = 64
+"""Widest group of integers that a product of gates and ups prepares itself for the next product."""
 
 
 def word_elements(form: str) -> int:

@@ -64,9 +64,13 @@ class Calls:
         *,
         reads: Sequence[str] = (),
         rows: RowsOf = "num_tokens",
+        also_writes: Sequence[str] = (),
         alias: str | None = None,
     ) -> None:
-        """A call that writes float rows and that everyone waits for."""
+        """A call that writes float rows and that everyone waits for.
+
+        also_writes: other buffers, for which there is room.
+        """
         self.claim(view)
         self.add(
             kernel,
@@ -76,7 +80,7 @@ class Calls:
             op.layer,
             rows=rows,
             reads=reads,
-            writes=() if view.buffer == LOGITS else (view.buffer,),
+            writes=(*also_writes, *(() if view.buffer == LOGITS else (view.buffer,))),
             alias=alias,
         )
 

@@ -162,10 +162,11 @@ class _Selector:
             "num_panels": sum(widths) // PANEL_WIDTH,
             "groups_per_scale": -(-first.group_size // group) if group else 0,
         }
+        unit, unit_rows = self._preparer.unit_of(op), self._preparer.unit_rows(op)
         constants: dict[str, int | str | bool] = {
             "has_bias": any(biases),
             "has_residual": residual is not None,
-            "gated": self._preparer.unit_of(op),
+            "gated": unit.kind if unit else "",
         }
         if first.format in GROUPED_BITS:
             constants |= {
@@ -173,6 +174,10 @@ class _Selector:
                 "group": group,
                 "scale_format": scale_format(self._scale_formats, first),
             }
+            operands |= dict.fromkeys(("unit_activations", "unit_scales"), NothingOperand())
+        if unit_rows:
+            constants |= {"unit_form": unit_rows.form, "unit_group": unit_rows.group}
+            operands |= unit_rows.operands()
         self._calls.write(
             f"linear_{first.format}",
             constants,
@@ -181,6 +186,7 @@ class _Selector:
             self._calls.views[op.outputs[0]],
             reads=[prepared.activations, prepared.scales, *([residual.buffer] if residual else [])],
             rows=rows,
+            also_writes=unit_rows.buffers if unit_rows else (),
             alias=self._alias(op, op.inputs[1]) if residual else None,
         )
         if op["softcap"] is not None:

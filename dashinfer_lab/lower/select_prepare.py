@@ -11,18 +11,22 @@ from dataclasses import dataclass
 
 from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.calls import Calls
-from dashinfer_lab.lower.ops import GATED_UNITS, Op
+from dashinfer_lab.lower.ops import GATED_UNITS, Op, Weight
 from dashinfer_lab.lower.plan import ArenaOperand, Operand, RowsOf, StepOperand, TensorOperand
+from dashinfer_lab.lower.select_weights import activation_form, activation_group
+from dashinfer_lab.quantize import GROUPED_BITS
 from jit_kernels.activation_layout import (
     GEMV_ROWS,
+    MAX_UNIT_COLUMNS,
     REDUNDANT_ROWS,
     UNTILED,
     padded_k,
     word_elements,
 )
 
-__all__ = ["Prepared", "Preparer", "prepare_constants"]
+__all__ = ["Prepared", "Preparer", "UnitRows", "prepare_constants"]
 
+_Key = tuple[str, str, int, bool, RowsOf]
 _CACHE_LINE = 64
 _UNUSED_GROUP = 64
 
@@ -46,6 +50,27 @@ class Prepared:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class UnitRows:
+    """The input of the linear that reads a gated unit, as the product that makes it prepares it."""
+
+    form: str
+    group: int
+    prepared: Prepared
+
+    @property
+    def buffers(self) -> tuple[str, str]:
+        """What the product writes beside its own rows."""
+        return self.prepared.activations, self.prepared.scales
+
+    def operands(self) -> dict[str, Operand]:
+        """As the product names them."""
+        names = ("unit_activations", "unit_scales")
+        return {
+            name: ArenaOperand(buffer) for name, buffer in zip(names, self.buffers, strict=True)
+        }
+
+
 def prepare_constants(form: str, group: int, *, untiled: bool) -> dict[str, int | str | bool]:
     """Constants of a kernel that prepares rows; `group` is 0 for f32."""
     tile = {"row_tile": UNTILED} if untiled else {}
@@ -63,7 +88,8 @@ class Preparer:
         for op in ops:
             for value in op.inputs:
                 self._readers[value].append(op)
-        self._done: dict[tuple[str, str, int, bool, RowsOf], Prepared] = {}
+        self._done: dict[_Key, Prepared] = {}
+        self._reserved: dict[_Key, Prepared] = {}
 
     def prepare(
         self, reader: Op, form: str, k: int, group: int, rows: RowsOf, *, untiled: bool = False
@@ -75,16 +101,44 @@ class Preparer:
         value = reader.inputs[0]
         key = (value, form, group, untiled, rows)
         if key not in self._done:
-            name = f"{value}.{form}{group or ''}{'.untiled' if untiled else ''}.{rows}"
-            self._done[key] = self._buffers(name, k, form, group)
+            if key not in self._reserved:
+                name = f"{value}.{form}{group or ''}{'.untiled' if untiled else ''}.{rows}"
+                self._reserved[key] = self._buffers(name, k, form, group)
             constants = prepare_constants(form, group, untiled=untiled)
+            self._done[key] = self._reserved[key]
             self._call(reader, value, constants, self._done[key], rows)
         return self._done[key]
 
-    def unit_of(self, linear: Op) -> str:
-        """The gated unit of all that `linear` makes, gate and up, which it may compute; or none."""
-        units = (op.kind for op in self._makers.values() if self._is_of(op, linear))
-        return next(units, "")
+    def unit_of(self, linear: Op) -> Op | None:
+        """The gated unit of all that `linear` makes, gate and up, which it may compute."""
+        return next((op for op in self._makers.values() if self._is_of(op, linear)), None)
+
+    def unit_rows(self, linear: Op) -> UnitRows | None:
+        """The rows that `linear` may prepare of its unit, which will then be `prepare`'s.
+
+        Products of integers do so where one linear reads the unit, by groups that they can keep.
+        """
+        unit, weights = self.unit_of(linear), linear["weights"]
+        if unit is None or weights[0].format not in GROUPED_BITS:
+            return None
+        reader, *others = self._readers[unit.outputs[0]]
+        if others or reader.inputs[0] != unit.outputs[0]:
+            return None
+        weight: Weight = reader["weights"][0]
+        form, group = activation_form(weight), activation_group(weight)
+        if not 0 < group <= MAX_UNIT_COLUMNS or weight.k % group:
+            return None
+        key = (unit.outputs[0], form, group, False, "num_tokens")
+        name = f"{unit.outputs[0]}.{form}{group}.num_tokens"
+        prepared = self._reserved.setdefault(key, self._buffers(name, weight.k, form, group))
+        return UnitRows(form, group, prepared)
+
+    def _by_product(self, unit: Op) -> str:
+        """What the product that makes gate and up does of `unit`: see `GatedOperands`."""
+        linear = self._makers[unit.inputs[0]]
+        if not self._is_of(unit, linear):
+            return ""
+        return "units" if self.unit_rows(linear) is None else "rows"
 
     def _is_of(self, unit: Op, linear: Op) -> bool:
         return (
@@ -131,7 +185,7 @@ class Preparer:
                 f"{maker.kind}_prepare",
                 {"gate": maker.inputs[0], "up": maker.inputs[1]},
             )
-            constants["by_product"] = self._is_of(maker, self._makers[maker.inputs[0]])
+            constants["by_product"] = self._by_product(maker)
         else:
             kernel, sources = "prepare", {"x": value}
         views = {name: self._calls.views[source] for name, source in sources.items()}

@@ -107,8 +107,12 @@ def _product(weight_format: str) -> Part:
         unit = _UNIT_FLOPS.get(str((op.constants or {}).get("gated")))
         if unit is None or rows <= GEMV_ROWS:
             return product
-        units = rows * n // 2
-        return product + Work(activation_bytes=-units * _FLOAT, flops=unit * units)
+        units = Work(flops=unit * rows * n // 2)
+        form = (op.constants or {}).get("unit_form")
+        if not form:
+            return product + units + Work(activation_bytes=-rows * n // 2 * _FLOAT)
+        made = _prepared_of(rows, n // 2, str(form), op.number("unit_group"))
+        return product + units + made + Work(activation_bytes=-rows * n * _FLOAT)
 
     return work
 
@@ -208,7 +212,8 @@ def _gated(unit: str) -> Part:
     def work(op: ProfiledOp, step: StepShape) -> Work:
         rows = _prepared_rows(op, step)
         elements = rows * op.number("n")
-        if (op.constants or {}).get("by_product") and rows > GEMV_ROWS:
+        by_product = (op.constants or {}).get("by_product")
+        if by_product == "units" and rows > GEMV_ROWS:
             return Work(activation_bytes=elements * _FLOAT)
         return Work(activation_bytes=2 * elements * _FLOAT, flops=_UNIT_FLOPS[unit] * elements)
 
@@ -223,12 +228,30 @@ def _softcap(op: ProfiledOp, step: StepShape) -> Work:
 
 def _prepared(op: ProfiledOp, step: StepShape) -> Work:
     """Rows as a linear layer takes them, written: float32, or integers and two floats a group."""
-    rows, n = _prepared_rows(op, step), op.number("n")
-    row_bytes = padded_k(n) * _FLOAT // word_elements(op.choice("form"))
-    if op.choice("form") == "f32":
+    rows, form = _prepared_rows(op, step), op.choice("form")
+    group = 0 if form == "f32" else op.number("group")
+    return _prepared_of(rows, op.number("n"), form, group)
+
+
+def _prepared_of(rows: int, n: int, form: str, group: int) -> Work:
+    row_bytes = padded_k(n) * _FLOAT // word_elements(form)
+    if form == "f32":
         return Work(activation_bytes=rows * row_bytes)
-    scales = -(-n // op.number("group")) * 2 * _FLOAT
+    scales = -(-n // group) * 2 * _FLOAT
     return Work(activation_bytes=rows * (row_bytes + scales), flops=2 * rows * n)
+
+
+def _prepared_unit(unit: str) -> Part:
+    """A gated unit, prepared; nothing where the product that makes gate and up did both."""
+    gated = _gated(unit)
+
+    def work(op: ProfiledOp, step: StepShape) -> Work:
+        is_done = (op.constants or {}).get("by_product") == "rows"
+        if is_done and _prepared_rows(op, step) > GEMV_ROWS:
+            return Work()
+        return gated(op, step) + _prepared(op, step)
+
+    return work
 
 
 def _rope_append(op: ProfiledOp, step: StepShape) -> Work:
@@ -302,8 +325,8 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "rmsnorm_prepare": (_norm, _prepared),
     "rmsnorm": (_norm_in_rows,),
     "rmsnorm_add": (_norm_add,),
-    "swiglu_prepare": (_gated("swiglu"), _prepared),
-    "geglu_prepare": (_gated("geglu"), _prepared),
+    "swiglu_prepare": (_prepared_unit("swiglu"),),
+    "geglu_prepare": (_prepared_unit("geglu"),),
     "softcap": (_softcap,),
     "prepare": (_rows_in, _prepared),
     "rope_append": (_rope_append,),

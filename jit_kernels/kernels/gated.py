@@ -18,8 +18,8 @@ __all__ = ["GatedOperands"]
 class GatedOperands(NamedTuple):
     """Rows [R, n] of gate and of up, both with the same `stride`.
 
-    `by_product`: the product that makes both computes the unit, too, where rows lie in strips, and
-    writes it where the gate would be.
+    `by_product`: what the product that makes both does, too, where rows lie in strips: nothing, or
+    "units", which it writes where the gate would be, or "rows", which it prepares as well.
     """
 
     rows: Array[I64]
@@ -28,7 +28,7 @@ class GatedOperands(NamedTuple):
     stride: Value[I64]
     n: Value[I64]
 
-    def prepare(self, target: PreparedRows, activation: Activation, *, by_product: bool) -> None:
+    def prepare(self, target: PreparedRows, activation: Activation, *, by_product: str) -> None:
         """Write activation(gate) · up as prepared rows."""
 
         def row_of(row: Value[I64]) -> Values:
@@ -39,4 +39,5 @@ class GatedOperands(NamedTuple):
             units = self.gate + row * self.stride
             return lambda k: units[k]
 
-        prepare_rows(target, self.rows[0], self.n, row_of, of_many=ready if by_product else None)
+        of_many = ready if by_product == "units" else "done" if by_product == "rows" else None
+        prepare_rows(target, self.rows[0], self.n, row_of, of_many=of_many)

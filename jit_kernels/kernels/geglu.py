@@ -23,7 +23,7 @@ def geglu_prepare(
     form: str,
     group: int,
     row_tile: int,
-    by_product: bool = False,
+    by_product: str = "",
 ) -> None:
     """Prepare gelu(gate) · up of [R, n] rows for a linear; `by_product`: see `GatedOperands`."""
     gated.prepare(prepared.rows(form, group, row_tile), gelu, by_product=by_product)

@@ -38,6 +38,7 @@ from jit_kernels.dsl import (
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import worker
 from jit_kernels.kernels.claims import COUNTER_WORDS, claimed_near
+from jit_kernels.kernels.gated_units import Turn
 from jit_kernels.kernels.linear_operands import (
     PANEL_SUMS,
     WORKSPACE_BYTES,
@@ -212,35 +213,42 @@ def _pass_all_rows(
 def _gemm(product: Product, weights: Weights) -> None:
     """Row blocks outermost: their activations stay in L2 while the panels pass.
 
-    A gated product takes a panel of gates and then that of the same columns' ups.
+    A gated product takes a panel of gates and then that of the same columns' ups, and panels whose
+    units are prepared together one after the other.
     """
-    row_tile = product.row_tile
+    row_tile, units = product.row_tile, product.destination.units
     num_strips = (product.num_rows + row_tile - 1) // row_tile
     most = -(-product.schedule.row_block // row_tile)
     num_blocks = (num_strips + most - 1) // most
-    halves = 1 if product.destination.activation is None else 2
-    num_units = product.num_panels // halves
+    halves, together = (1, 1) if units is None else (2, units.num_panels)
+    num_columns = product.num_panels // halves
+    num_units = num_columns // together
     for unit in claimed_near(product.counter, num_blocks * num_units):
-        row_block, column = unit // num_units, unit % num_units
+        row_block, own = unit // num_units, unit % num_units
         first = row_block * num_strips // num_blocks
         last = (row_block + 1) * num_strips // num_blocks
         # Workers that have a part in common take its units in turns.
-        likely = column + maximum(worker().count // COUNTER_WORDS, 1)
-        for half in loop(halves):
-            panel = column + half * num_units
-            is_final = half.equals(halves - 1)
-            following = select(is_final, likely, panel + num_units)
-            _row_block(product, weights, _Part(panel, following, half, is_final), first, last)
+        likely = (own + maximum(worker().count // COUNTER_WORDS, 1)) * together
+        for step in loop(halves * together):
+            number, half = step // halves, step % halves
+            column = own * together + number
+            is_final, is_last = half.equals(halves - 1), number.equals(together - 1)
+            following = select(is_last, likely, column + 1)
+            panel = column + half * num_columns
+            following = select(is_final, following, panel + num_columns)
+            turn = Turn(number, is_last)
+            _row_block(product, weights, _Part(panel, following, half, is_final, turn), first, last)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A panel of a unit, the one that is probably next, and whether the unit ends with it."""
+    """A panel of a unit, the one that is probably next, and whether its columns end with it."""
 
     panel: Value[I64]
     following: Value[I64]
     half: Value[I64]
     is_final: Value[BOOL]
+    turn: Turn
 
 
 def _row_block(
@@ -268,16 +276,14 @@ def _row_block(
             with when(first_word.equals(0)):
                 tile.clear()
             with when(is_end):
-                for row in range(row_tile):
-                    product.prefetch(first_row + row, part.panel)
+                product.prefetch(first_row, part.panel)
             step = strip * product.row_steps + first_word * weights.steps
             words = product.activations + step * row_tile
             rows = [minimum(first_row + row, product.num_rows - 1) for row in range(row_tile)]
             activations = ActivationRows.strip(words, row_tile)
             weights.add_unpacked(tile, block, unpacked, scratch, activations, rows)
             with when(is_end):
-                for row in loop(0, minimum(product.num_rows - first_row, row_tile)):
-                    product.finish(first_row + row, part.panel, sums + row * VECTOR_LANES)
+                product.finish_strip(strip, done, part.panel, part.turn)
 
 
 def _next_block(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jit_kernels.dsl import VECTOR_LANES, Array, Value, Variable, VectorIndex, index, loop, minimum
 from jit_kernels.dsl.trace import current
 from jit_kernels.kernel import kernel
-from jit_kernels.kernels.activations import ACTIVATIONS
+from jit_kernels.kernels.gated_units import gated_units
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
     Block,
@@ -171,7 +171,7 @@ def _multiply_rows(
             given.bias if has_bias else None,
             given.residual if has_residual else None,
             given.residual_stride,
-            ACTIVATIONS.get(gated),
+            gated_units(gated),
         ),
         row_tile=row_tile,
         schedule=Schedule.of(current().isa, schedule),

@@ -30,7 +30,7 @@ from jit_kernels.dsl import (
     when,
 )
 from jit_kernels.dsl.trace import current
-from jit_kernels.kernels.activations import ACTIVATIONS
+from jit_kernels.kernels.gated_units import gated_units
 from jit_kernels.kernels.linear_blocks import multiply
 from jit_kernels.kernels.linear_operands import (
     Block,
@@ -49,6 +49,7 @@ from jit_kernels.kernels.linear_tiles import (
     Tile,
     integer_dots,
 )
+from jit_kernels.kernels.prepare import PreparedOperands
 from jit_kernels.types import F32, I32, I64, U8, U16, U32
 
 __all__ = ["GroupedOperands", "GroupedWeights", "grouped_weights", "multiply_groups"]
@@ -201,7 +202,8 @@ class _FactorPositions:
 class GroupedOperands(NamedTuple):
     """Operands of a product with grouped weights; writes 16 * num_panels columns a row.
 
-    `scale` and `minimum` hold float16 or float32 elements, as a kernel's `scale_format` says.
+    `scale` and `minimum` hold float16 or float32 elements, as a kernel's `scale_format` says. Units
+    of a `gated` product go to `unit_activations` and `unit_scales` where `unit_form` says how.
     """
 
     rows: Array[I64]
@@ -223,6 +225,8 @@ class GroupedOperands(NamedTuple):
     counter: Array[I64]
     workspace: Array[U8]
     workspace_bytes: Value[I64]
+    unit_activations: Array[I32]
+    unit_scales: Array[F32]
 
 
 def multiply_groups(
@@ -236,8 +240,12 @@ def multiply_groups(
     row_tile: int,
     schedule: str,
     gated: str,
+    unit_form: str,
+    unit_group: int,
 ) -> None:
     """Multiply prepared integer rows by panels whose words `arithmetic` decodes."""
+    own = PreparedOperands(given.unit_activations, given.unit_scales, index(0), index(0))
+    prepared = own.rows(unit_form, unit_group, row_tile)
     scratch = Scratch.of_worker(given.workspace, given.workspace_bytes)
     num_rows = given.rows[0]
     weights = grouped_weights(
@@ -265,7 +273,7 @@ def multiply_groups(
             given.bias if has_bias else None,
             given.residual if has_residual else None,
             given.residual_stride,
-            ACTIVATIONS.get(gated),
+            gated_units(gated, prepared if unit_form else None),
         ),
         row_tile=row_tile,
         schedule=weights.schedule,

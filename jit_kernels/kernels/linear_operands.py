@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from jit_kernels.activation_layout import K_ALIGNMENT, REDUNDANT_ROWS
-from jit_kernels.dsl import VECTOR_LANES, Array, Value, VectorIndex, index, select
+from jit_kernels.activation_layout import K_ALIGNMENT, MAX_UNIT_COLUMNS, REDUNDANT_ROWS
+from jit_kernels.dsl import VECTOR_LANES, Array, Value, VectorIndex, index, loop, minimum, select
 from jit_kernels.kernel import worker
-from jit_kernels.kernels.activations import Activation
+from jit_kernels.kernels.gated_units import GatedUnits, Turn
 from jit_kernels.kernels.linear_schedule import Schedule
 from jit_kernels.kernels.linear_tiles import ActivationRows, Arithmetic, Prefetch, Tile
 from jit_kernels.types import F32, I64, U8, U32, DType
@@ -44,7 +44,8 @@ _FACTORS_BYTES = _MAX_GROUPS * 2 * _VECTOR_BYTES
 PANEL_SUMS = (ROW_BLOCK + 16) * VECTOR_LANES
 """Sums of one panel and a row block; a gated product has those of gate and up side by side."""
 _TILES_BYTES = 2 * PANEL_SUMS * 4
-WORKSPACE_BYTES = _UNPACKED_BYTES + _FACTORS_BYTES + _TILES_BYTES
+_UNITS_BYTES = PANEL_SUMS // VECTOR_LANES * MAX_UNIT_COLUMNS * 4
+WORKSPACE_BYTES = _UNPACKED_BYTES + _FACTORS_BYTES + _TILES_BYTES + _UNITS_BYTES
 """Scratch of one worker, for every format and shape."""
 
 
@@ -77,11 +78,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A worker's workspace: unpacked weights, factors of their groups, tiles of sums."""
+    """A worker's workspace: unpacked weights, factors of their groups, tiles of sums, units."""
 
     unpacked: Array[U32]
     factors: Array[F32]
     tiles: Array[F32]
+    units: Array[F32]
 
     @staticmethod
     def of_worker(workspace: Array[U8], workspace_bytes: Value[I64]) -> Scratch:
@@ -89,7 +91,8 @@ class Scratch:
         base = workspace + worker().index * workspace_bytes
         factors = base + _UNPACKED_BYTES
         tiles = factors + _FACTORS_BYTES
-        return Scratch(base.view(U32), factors.view(F32), tiles.view(F32))
+        units = tiles + _TILES_BYTES
+        return Scratch(base.view(U32), *(part.view(F32) for part in (factors, tiles, units)))
 
 
 class Weights(Protocol):
@@ -150,7 +153,7 @@ class Weights(Protocol):
 class Destination:
     """Where sums go, and what is added to them once at the end: bias, then residual.
 
-    activation: of a gated product, whose first half of panels gates the second; it has no residual.
+    units: of a gated product, whose first half of panels gates the second; it has no residual.
     """
 
     out: Array[F32]
@@ -158,7 +161,7 @@ class Destination:
     bias: Array[F32] | None
     residual: Array[F32] | None
     residual_stride: Value[I64]
-    activation: Activation | None = None
+    units: GatedUnits | None = None
 
     def finish(self, row: Value[I64], panel: Value[I64], total: Value[F32]) -> None:
         """Write one row of a panel's columns."""
@@ -198,21 +201,42 @@ class Product:
     row_tile: int
     schedule: Schedule
 
-    def finish(self, row: Value[I64], panel: Value[I64], sums: Array[F32]) -> None:
-        """Write one row of a panel, or of the unit that ends with it; `sums` begin with half 0."""
-        to = self.destination
-        if to.activation is None:
-            to.finish(row, panel, sums.vector(0))
-            return
-        gates = panel - self.num_panels // 2
-        gate, up = to.biased(sums.vector(0), gates), to.biased(sums.vector(PANEL_SUMS), panel)
-        at = row * to.out_stride + gates * VECTOR_LANES
-        to.out[VectorIndex(at)] = to.activation(gate) * up
+    def finish_strip(
+        self, strip: Value[I64], place: Value[I64], panel: Value[I64], turn: Turn
+    ) -> None:
+        """Write a strip's rows of a panel, or of the unit that ends with it.
 
-    def prefetch(self, row: Value[I64], panel: Value[I64]) -> None:
-        """Ask for the lines that `finish` will touch."""
-        is_gated = self.destination.activation is not None
-        self.destination.prefetch(row, panel - self.num_panels // 2 if is_gated else panel)
+        place: of the strip in its row block, and so of its sums and units in the scratch.
+        """
+        to, first_row = self.destination, strip * self.row_tile
+        num_rows = minimum(self.num_rows - first_row, self.row_tile)
+        sums = self.scratch.tiles + place * (self.row_tile * VECTOR_LANES)
+        if to.units is None:
+            for row in loop(num_rows):
+                to.finish(first_row + row, panel, sums.vector(row * VECTOR_LANES))
+            return
+        column = panel - self.num_panels // 2
+        kept = self.scratch.units + place * (self.row_tile * to.units.num_panels * VECTOR_LANES)
+        for row in loop(num_rows):
+            gate, up = (sums.vector(row * VECTOR_LANES + half) for half in (0, PANEL_SUMS))
+            unit = to.units.activation(to.biased(gate, column)) * to.biased(up, panel)
+            if to.units.prepared is None:
+                at = (first_row + row) * to.out_stride + column * VECTOR_LANES
+                to.out[VectorIndex(at)] = unit
+            else:
+                to.units.keep(unit, kept, row, turn)
+        if to.units.prepared is not None:
+            n = self.num_panels // 2 * VECTOR_LANES
+            to.units.prepare(kept, strip, num_rows, n, column, turn)
+
+    def prefetch(self, first_row: Value[I64], panel: Value[I64]) -> None:
+        """Ask for the lines that a strip's `finish_strip` will touch in memory."""
+        units = self.destination.units
+        if units is not None and units.prepared is not None:
+            return
+        column = panel if units is None else panel - self.num_panels // 2
+        for row in range(self.row_tile):
+            self.destination.prefetch(first_row + row, column)
 
     def rows_from(self, first: Value[I64], count: int) -> ActivationRows:
         """`count` rows of activations that lie one after the other, not in strips."""

@@ -28,6 +28,8 @@ def linear_u8(
     row_tile: int,
     schedule: str = DEFAULT_SCHEDULE,
     gated: str = "",
+    unit_form: str = "",
+    unit_group: int = 0,
 ) -> None:
     """Multiply rows prepared as `form` by u8 panels."""
     multiply_groups(
@@ -40,4 +42,6 @@ def linear_u8(
         row_tile=row_tile,
         schedule=schedule,
         gated=gated,
+        unit_form=unit_form,
+        unit_group=unit_group,
     )

@@ -6,9 +6,9 @@ prepared rows directly. Where each word lies is `activation_layout`'s; knows no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jit_kernels.activation_layout import (
     GEMV_ROWS,
@@ -28,6 +28,7 @@ from jit_kernels.dsl import (
     absolute_bits,
     fold_sum,
     if_else,
+    index,
     loop,
     minimum,
     round_to_int,
@@ -40,7 +41,14 @@ from jit_kernels.errors import TraceError
 from jit_kernels.kernel import kernel, worker
 from jit_kernels.types import F32, I8, I16, I32, I64, U8
 
-__all__ = ["PreparedOperands", "PreparedRows", "Values", "prepare", "prepare_rows"]
+__all__ = [
+    "PreparedOperands",
+    "PreparedRows",
+    "Values",
+    "prepare",
+    "prepare_group",
+    "prepare_rows",
+]
 
 Values = Callable[[VectorIndex], Value[F32]]
 """Sixteen consecutive elements of one row."""
@@ -69,6 +77,14 @@ class PreparedRows:
     def num_groups(self, n: Value[I64]) -> Value[I64]:
         """Scales of one row."""
         return (n + (self.group - 1)) // self.group
+
+    def put_factors(
+        self, row: Value[I64], n: Value[I64], group: Value[I64], factors: Sequence[Value[F32]]
+    ) -> None:
+        """Write what a group of a row of `n` elements is scaled by."""
+        place = (row * self.num_groups(n) + group) * 2
+        for offset, factor in enumerate(factors):
+            self.scales[place + offset] = factor
 
     def copy(self, number: Value[I64]) -> PreparedRows:
         """The copy that belongs to worker `number`."""
@@ -116,11 +132,11 @@ def prepare_rows(
     num_rows: Value[I64],
     n: Value[I64],
     row_of: Callable[[Value[I64]], Values],
-    of_many: Callable[[Value[I64]], Values] | None = None,
+    of_many: Callable[[Value[I64]], Values] | Literal["done"] | None = None,
 ) -> None:
     """Write this worker's share of `num_rows` rows of `n` elements, in the layout for that many.
 
-    of_many: a row where they lie in strips, if that is another.
+    of_many: a row where they lie in strips, if that is another; "done" where those are written.
     """
     me = worker()
     if target.row_tile == UNTILED:
@@ -138,7 +154,7 @@ def prepare_rows(
             for row in loop(select(redundant, 0, first), select(redundant, num_rows, last)):
                 words = own.words + row * target.words_per_row(n)
                 _write_row(own, words, 1, row, n, row_of(row))
-        else:
+        elif of_many != "done":
             _write_strips(target, num_rows, n, of_many or row_of)
 
 
@@ -158,6 +174,33 @@ def _write_strips(
             else:
                 for word in loop(target.words_per_row(n)):
                     words[word * tile] = 0
+
+
+def prepare_group(
+    target: PreparedRows,
+    values: Array[F32],
+    strip: Value[I64],
+    num_rows: Value[I64],
+    n: Value[I64],
+    number: Value[I64],
+) -> None:
+    """Write group `number` of a strip's rows of integers from `values` [row][group]; it is whole.
+
+    The strip has `num_rows` of them; those that it lacks are 0.
+    """
+    tile, group, maxima = target.row_tile, index(target.group), stack_array(I32, target.row_tile)
+    words_in_group = target.group // word_elements(target.form)
+    first = strip * target.words_per_row(n) + number * words_in_group
+    words = target.words + first * tile
+    for row in loop(num_rows):
+        maxima[row] = _largest(values + row * group, group)
+    for row in loop(num_rows):
+        largest, own = maxima[row], values + row * group
+        factors = _quantize(target.form, own, group, largest, words + row, tile)
+        target.put_factors(strip * tile + row, n, number, factors)
+    for row in loop(num_rows, tile):
+        for word in range(words_in_group):
+            words[row + word * tile] = 0
 
 
 def _write_row(
@@ -187,9 +230,7 @@ def _write_row(
             group = minimum(length - start, target.group)
             largest = maxima[start // target.group]
             factors = _quantize(target.form, buffer + start, group, largest, here, stride)
-            place = (row * target.num_groups(n) + (first + start) // target.group) * 2
-            for offset, factor in enumerate(factors):
-                target.scales[place + offset] = factor
+            target.put_factors(row, n, (first + start) // target.group, factors)
 
 
 def _largest(values: Array[F32], length: Value[I64]) -> Value[I32]:

@@ -18,7 +18,7 @@ def swiglu_prepare(
     form: str,
     group: int,
     row_tile: int,
-    by_product: bool = False,
+    by_product: str = "",
 ) -> None:
     """Prepare silu(gate) · up of [R, n] rows for a linear; `by_product`: see `GatedOperands`."""
     gated.prepare(prepared.rows(form, group, row_tile), silu, by_product=by_product)

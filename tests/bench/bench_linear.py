@@ -135,6 +135,7 @@ def operations_of(case: Linear, pool: Pool, copies: int) -> list[Operation]:
     after: tuple[Argument, ...] = (out, out, width, out, width, case.k, case.num_panels)
     after += (case.groups_per_scale,) if case.grouped else ()
     after += (CLAIM_COUNTER, workspace, WORKSPACE_BYTES)
+    after += (np.zeros(0, np.int32), np.zeros(0, np.float32)) if case.grouped else ()
     operations: list[Operation] = []
     for _ in range(copies):
         weights = [copied(case.packed())]

@@ -50,6 +50,8 @@ class Linear:
     cache: dict[str, Array] = field(default_factory=dict)
     form: str = "i16"
     gated: str = ""
+    unit_form: str = ""
+    unit_group: int = 0
 
     @property
     def grouped(self) -> bool:
@@ -159,6 +161,7 @@ def specialise(
     if case.grouped:
         scale_format = "f16" if case.scale.dtype == np.float16 else "f32"
         constants |= {"form": case.form, "group": case.group, "scale_format": scale_format}
+        constants |= {"unit_form": case.unit_form, "unit_group": case.unit_group}
     return _KERNELS[case.kind].specialise(**constants).compile(compiler)
 
 
@@ -182,10 +185,12 @@ def run(
     place: Place = lambda array: array,
     schedule: str = DEFAULT_SCHEDULE,
     tile: int | None = None,
+    units: Prepared | None = None,
 ) -> Array:
     """Run every worker's part in turn; [R, N] out. `place` puts operands into memory.
 
-    `live_rows` is what the kernel is told of the number of rows.
+    `live_rows` is what the kernel is told of the number of rows; `units`, where a gated product is
+    to prepare what it makes.
     """
     tile = tile or row_tile(compiler.isa)
     kernel = specialise(case, compiler, schedule, tile)
@@ -207,6 +212,8 @@ def run(
     arguments += [residual, out_shape[1], out, out_shape[1], case.k, case.num_panels]
     arguments += [case.groups_per_scale] if case.grouped else []
     arguments += [counter, workspace, WORKSPACE_BYTES]
+    if case.grouped:
+        arguments += [*units] if units else [nothing.view(np.int32), nothing]
     for worker in range(num_workers):
         kernel(*arguments, worker=worker, num_workers=num_workers)
     return out[:, : case.n]

@@ -12,7 +12,7 @@ from jit_kernels.isa import AVX2, BASELINE, NEON, Isa
 from jit_kernels.kernel import Constant, Kernel, Specialisation
 
 EXAMPLES: dict[str, Constant] = {
-    "by_product": True,
+    "by_product": "units",
     "form": "i16",
     "gather": False,
     "group": 64,
@@ -32,6 +32,8 @@ EXAMPLES: dict[str, Constant] = {
     "scaled": True,
     "softcapped": True,
     "turned": True,
+    "unit_form": "i16",
+    "unit_group": 64,
     "weight_format": "u8",
     "windowed": True,
 }

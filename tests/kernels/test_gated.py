@@ -48,7 +48,7 @@ def prepared(
     up: np.ndarray,
     form: str,
     *,
-    by_product: bool = False,
+    by_product: str = "",
 ) -> Pair:
     num_rows, n = gate.shape
     like = prepare_reference.prepare(gate, form, 64, 6)
@@ -95,15 +95,27 @@ def test_units_that_the_product_made_are_prepared_as_they_are(unit: Unit, form: 
         units = unit.bits(gate, up) if num_rows <= GEMV_ROWS else gate
         expected = prepare_reference.prepare(units, form, 64, 6)
 
-        words, _ = prepared(unit, AVX2, gate, up, form, by_product=True)
+        words, _ = prepared(unit, AVX2, gate, up, form, by_product="units")
 
         same_bits(words, expected.words)
 
 
 @each_unit
+@each_form
+def test_rows_that_the_product_prepared_are_left_alone(unit: Unit, form: str) -> None:
+    for num_rows in (GEMV_ROWS, GEMV_ROWS + 1):
+        gate, up = operands_of(num_rows, 83)
+        expected = prepare_reference.prepare(unit.bits(gate, up), form, 64, 6)
+
+        words, _ = prepared(unit, AVX2, gate, up, form, by_product="rows")
+
+        same_bits(words, expected.words if num_rows <= GEMV_ROWS else np.full_like(words, -1))
+
+
+@each_unit
 def test_rows_that_are_not_in_strips_have_no_units_made_before(unit: Unit) -> None:
     with pytest.raises(TraceError, match="the same whatever their number"):
-        compiled(unit.kernel, AVX2, form="i16", group=64, row_tile=UNTILED, by_product=True)
+        compiled(unit.kernel, AVX2, form="i16", group=64, row_tile=UNTILED, by_product="units")
 
 
 def test_the_reference_of_swiglu_is_close_to_float64() -> None:

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from jit_kernels.compiler.jit import Compiler, compiler_for
+from jit_kernels.errors import TraceError
 from jit_kernels.isa import BASELINE, detect, object_cache_directory, record, runnable
+from jit_kernels.kernels.linear_tiles import row_tile
 from jit_kernels.reference.geglu import geglu_bits
+from jit_kernels.reference.prepare import Prepared, prepare
 from jit_kernels.reference.swiglu import swiglu_bits
 from tests.kernels.guarded import guarded, guarded_before
 from tests.kernels.linear_cases import GEMV_ROWS, random_linear, run
@@ -163,6 +166,47 @@ def test_a_gated_product_of_many_rows_is_the_unit_of_its_halves(
         )
         assert same_bits(gated[:, :48], expected)
         assert np.isnan(gated[:, 48:]).all()  # as they were
+
+
+@pytest.mark.parametrize("unit", ["swiglu", *_slow("geglu")])
+@pytest.mark.parametrize(
+    ("kind", "form", "group"),
+    [
+        ("u8", "i16", 64),
+        ("u4", "i16", 32),
+        pytest.param("u8 i7", "i7", 64, marks=pytest.mark.slow),
+        pytest.param("u4 i8", "i8", 16, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("rows", [64, 65, 300])
+def test_a_gated_product_prepares_its_units_for_the_next(
+    compiled: Compiler, kind: str, form: str, group: int, rows: int, unit: str
+) -> None:
+    """Two row blocks of which no strip is full; three groups, dealt to three workers."""
+    n, tile = 3 * group, row_tile(compiled.isa)
+    case = random_linear(kind, rows, 300, 2 * n, bias=True)
+    halves = run(case, compiled)
+    bits = {"swiglu": swiglu_bits, "geglu": geglu_bits}[unit](halves[:, :n], halves[:, n:])
+    expected = prepare(bits, form, group, tile)
+    units = Prepared(*(guarded(np.full_like(part, 7)) for part in expected))
+    gated = replace(case, gated=unit, unit_form=form, unit_group=group)
+    out = run(gated, compiled, num_workers=3, units=units)
+
+    if rows <= GEMV_ROWS:
+        assert same_bits(out, halves)
+        assert all((part == 7).all() for part in units)  # as they were
+    else:
+        assert np.isnan(out).all()  # as it was
+        assert same_bits(units.words, expected.words)
+        assert same_bits(units.scales, expected.scales)
+
+
+@pytest.mark.parametrize("group", [0, 24, 128])
+def test_units_are_prepared_in_groups_of_a_few_whole_panels(compiled: Compiler, group: int) -> None:
+    case = random_linear("u8", 65, 64, 256)
+
+    with pytest.raises(TraceError, match=f"at most 64 columns wide, not {group}"):
+        run(replace(case, gated="swiglu", unit_form="i16", unit_group=group), compiled)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *_slow("u8 i7", "u4 i8")])

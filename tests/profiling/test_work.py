@@ -53,7 +53,7 @@ def test_a_gated_unit_is_counted_where_it_is_computed(rows: int, times_moved: in
     step = StepShape((ChunkSpan(0, 0, rows, False, True, 0.0),), 1)
     bias = {"has_bias": False, "has_residual": False}
 
-    def total(gated: str, by_product: bool) -> Work:
+    def total(gated: str, by_product: str) -> Work:
         unit = {"form": "f32", "by_product": by_product}
         product = ProfiledOp("linear_f32", "x", 0, constants={**bias, "gated": gated})
         kernels = (
@@ -63,10 +63,37 @@ def test_a_gated_unit_is_counted_where_it_is_computed(rows: int, times_moved: in
         found = [work_of(op, step) for op in kernels]
         return sum((work for work in found if work), Work())
 
-    apart, joined = total("", False), total("swiglu", True)
+    apart, joined = total("", ""), total("swiglu", "units")
     assert joined.flops == apart.flops
     # Gate and up written and read, or the unit alone; it is written once more, prepared.
     assert apart.activation_bytes - joined.activation_bytes == (4 - times_moved) * 4 * rows * 32
+
+
+@pytest.mark.parametrize("rows", [64, 65])
+def test_rows_that_the_product_prepares_are_counted_once(rows: int) -> None:
+    step = StepShape((ChunkSpan(0, 0, rows, False, True, 0.0),), 1)
+    product = ProfiledOp(
+        "linear_u8", "x", 0, numbers={"in_features": 64, "num_panels": 8, "groups_per_scale": 1},
+        constants={
+            "has_bias": False, "has_residual": False, "form": "i16", "group": 64,
+            "scale_format": "f16", "gated": "swiglu",
+        },
+    )  # fmt: skip
+    unit = ProfiledOp("swiglu_prepare", "u", 0, numbers={"n": 64})
+    given = {"form": "i16", "group": 64}
+
+    def total(made: dict[str, int | str], by_product: str) -> Work:
+        made = {**(product.constants or {}), **made}
+        constants = {**given, "by_product": by_product}
+        kernels = replace(product, constants=made), replace(unit, constants=constants)
+        return sum((work for op in kernels if (work := work_of(op, step))), Work())
+
+    apart = total({}, "units")
+    joined = total({"unit_form": "i16", "unit_group": 64}, "rows")
+    assert joined.flops == apart.flops
+    # Units as floats are neither written nor read; to 64 rows nothing is other than it was.
+    moved = 2 * 4 * rows * 64 if rows > 64 else 0
+    assert apart.activation_bytes - joined.activation_bytes == moved
 
 
 def test_the_head_works_on_rows_of_logits_only() -> None:
