@@ -10,12 +10,14 @@ import logging
 import shlex
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from dashinfer_lab.config import cache_root, default_language
-from dashinfer_lab.errors import ConfigError
+from dashinfer_lab.error_words import error_words
+from dashinfer_lab.errors import ConfigError, DashInferLabError
 from dashinfer_lab.log_words import warnings_kept
 from dashinfer_lab.widgets.chat_session import ChatSession
 from dashinfer_lab.widgets.sampling_controls import chat_params
@@ -60,7 +62,10 @@ class _Magics:
         LLM: name of a variable; the only loaded model where it is not given.  --new: begin a new
         conversation.  -o: variable for the answer. An interrupt keeps what came.
         """
-        options = _parsed("%%chat", line, _chat_options)
+        with _told_briefly():
+            self._chat(_parsed("%%chat", line, _chat_options), cell)
+
+    def _chat(self, options: Any, cell: str) -> None:
         llm = self._llm(options.llm)
         changes = {name: getattr(options, name) for name in (*_SAMPLING, "seed")}
         given = {name: value for name, value in changes.items() if value is not None}
@@ -96,10 +101,11 @@ class _Magics:
         from dashinfer_lab.profiling import OpProfile, require_savable
         from dashinfer_lab.widgets import ProfileDashboard
 
-        options = _parsed("%%profile", line, _profile_options)
-        if options.save:
-            require_savable(options.save)
-        llm = self._llm(options.llm)
+        with _told_briefly():
+            options = _parsed("%%profile", line, _profile_options)
+            if options.save:
+                require_savable(options.save)
+            llm = self._llm(options.llm)
         with llm.profiling() as recorder:
             self._shell.ex(self._shell.transform_cell(cell))
         found = OpProfile.of(recorder, None if options.no_roof else _roof(llm))
@@ -143,6 +149,17 @@ class _Printer:
         if session.turns:
             self.show(session)
             sys.stdout.write(f"\n\n[{session.turns[-1].note}]\n")
+
+
+@contextmanager
+def _told_briefly() -> Generator[None]:
+    """Show errors of ours as their words alone: a magic's own lines say nothing of the cell."""
+    try:
+        yield
+    except DashInferLabError as error:
+        words = f"{type(error).__name__}: {error_words(error, default_language())}"
+        vars(error)["_render_traceback_"] = lambda: [words]  # IPython's way to say so
+        raise
 
 
 class _Parser(argparse.ArgumentParser):

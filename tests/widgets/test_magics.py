@@ -57,6 +57,25 @@ def test_chat_raises_what_was_refused(shell: Any, embedded: LLM) -> None:
         shell.run_cell_magic("chat", "", "word " * 20_000)
 
 
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("%%chat\nhello", "ConfigError: 0 models are loaded"),
+        ("%%chat --top-k none\nhello", "ConfigError: %%chat: argument --top-k"),
+        ("%%profile nobody\n1 + 1", "ConfigError: nobody is no loaded model"),
+    ],
+)
+def test_what_a_magic_refuses_is_said_without_its_traceback(
+    shell: Any, capsys: pytest.CaptureFixture[str], cell: str, words: str
+) -> None:
+    result = shell.run_cell(cell)
+
+    assert isinstance(result.error_in_exec, ConfigError)
+    said = capsys.readouterr()
+    assert (said.out + said.err).startswith(words)
+    assert "magics.py" not in said.out + said.err
+
+
 def test_profile_runs_the_cell_and_shows_where_its_time_went(
     shell: Any, tiny: LLM, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
