@@ -53,8 +53,8 @@ CHINESE_HELP: Final = {
     "Mass of the likeliest tokens kept.": "保留概率最大的词元，直到累计概率达到此值。",
     "Likeliest tokens kept; 0 keeps all.": "只保留概率最大的若干词元；0 表示全部保留。",
     "Makes sampling repeatable.": "使采样可以重现。",
-    "Format of cached keys and values: fp32, bf16, int8; auto: the first to fit.": (
-        "缓存的键和值的格式：fp32、bf16、int8；auto 取第一个放得下的。"
+    "Format of cached keys and values: fp32, bf16, int8; auto: by weights and memory.": (
+        "缓存的键和值的格式：fp32、bf16、int8；auto 依权重格式和内存而定。"
     ),
     "Talk with MODEL: answers stream, Ctrl-C stops one, Ctrl-D leaves, /help tells the rest.\n\n"
     "Lines of a pipe are messages; only answers go to stdout.": (

@@ -27,7 +27,7 @@ Weights = Annotated[
 KvCacheDtype = Annotated[
     str,
     typer.Option(
-        help="Format of cached keys and values: fp32, bf16, int8; auto: the first to fit."
+        help="Format of cached keys and values: fp32, bf16, int8; auto: by weights and memory."
     ),
 ]
 ContextLength = Annotated[
