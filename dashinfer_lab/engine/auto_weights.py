@@ -168,7 +168,7 @@ def explain(
         bits = _COARSE.get(scheme.partition(":")[0])
         return why if bits is None else say("coarse", language, why=why, bits=bits)
     choice = _choice_now(artifact, isa, threads, language)
-    if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
+    if Scheme.parse(choice.scheme) == Scheme.read(scheme):
         return choice.reason
     return say("otherwise", language, scheme=scheme, reason=choice.reason)
 
@@ -177,7 +177,7 @@ def explain_briefly(artifact: Artifact, isa: str, threads: int, language: Langua
     """Say in a clause why a model that was loaded with "auto" has the scheme it has."""
     scheme = artifact.metadata["scheme"]
     choice = _choice_now(artifact, isa, threads, language)
-    if Scheme.parse(choice.scheme) == Scheme.parse(scheme):
+    if Scheme.parse(choice.scheme) == Scheme.read(scheme):
         return say("brief", language, scheme=choice.scheme, why=choice.why)
     return say("converted", language, scheme=scheme)
 
@@ -197,7 +197,7 @@ def _choice_now(artifact: Artifact, isa: str, threads: int, language: Language) 
 
 def _parameters(artifact: Artifact) -> dict[str, int]:
     """Return how many parameters each tensor holds; a byte of 4-bit weights holds two."""
-    is_packed = Scheme.parse(artifact.metadata["scheme"]).weights == "u4"
+    is_packed = Scheme.read(artifact.metadata["scheme"]).weights == "u4"
     head_panels = -(-artifact.config.vocab_size // PANEL_WIDTH)
     counts: dict[str, int] = {}
     for name, tensor in artifact.tensors.items():

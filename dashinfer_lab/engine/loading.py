@@ -150,7 +150,7 @@ def _kv_choice(artifact: Artifact, context_length: int, options: LoadOptions) ->
     return choose_kv_format(
         options.kv_cache_dtype,
         artifact.config,
-        Scheme.parse(artifact.metadata["scheme"]).weights,
+        Scheme.read(artifact.metadata["scheme"]).weights,
         max(context_length, _DEFAULT_CACHE_TOKENS),
         _affordable_bytes() if given is None else given,
         is_given=given is not None,

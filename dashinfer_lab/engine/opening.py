@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dashinfer_lab.errors import ConfigError
 from dashinfer_lab.progress import LoadProgress
+from dashinfer_lab.quantize import Scheme
 
 if TYPE_CHECKING:
     from dashinfer_lab.convert import Artifact
@@ -64,7 +65,8 @@ def _from_disk(
     if is_artifact(path):
         artifact = Artifact.open(path)
         scheme = artifact.metadata.get("scheme", "")
-        if weights not in ("auto", scheme, scheme.partition(":")[0]):
+        names = ("auto", scheme, scheme.partition(":")[0])
+        if weights not in names and str(Scheme.parse(weights)) != scheme:
             raise ConfigError(
                 f"{path} was converted to {scheme}, not {weights}: load its checkpoint with "
                 f"weights={weights!r}, or leave weights='auto'"

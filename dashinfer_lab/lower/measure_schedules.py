@@ -213,7 +213,7 @@ def _sample(plan: ProgramPlan, regime: _Regime) -> list[PlannedOp]:
         assert isinstance(in_features, int)
         assert isinstance(panels, int)
         most = max(1, regime.most_weights // (in_features * PANEL_WIDTH))
-        panels = min(panels, most)
+        panels = _whole_units(op, min(panels, most))
         num_bytes += in_features * panels * PANEL_WIDTH * BITS[op.kernel] // 8
         sample.append(
             replace(
@@ -223,3 +223,9 @@ def _sample(plan: ProgramPlan, regime: _Regime) -> list[PlannedOp]:
             )
         )
     return sample
+
+
+def _whole_units(op: PlannedOp, panels: int) -> int:
+    """As many panels, rounded down, as gates and ups that are taken together leave none over."""
+    together = 2 * int(op.constants.get("unit_group", 0)) // PANEL_WIDTH
+    return max(panels // together, 1) * together if together else panels

@@ -35,6 +35,7 @@ from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["Selection", "select_kernels"]
 
+_UNITS_NOWHERE = dict.fromkeys(("unit_activations", "unit_scales"), NothingOperand())
 _PREPARED_BY_THEIR_READERS = ("rmsnorm", *GATED_UNITS.values())
 
 
@@ -174,10 +175,9 @@ class _Selector:
                 "group": group,
                 "scale_format": scale_format(self._scale_formats, first),
             }
-            operands |= dict.fromkeys(("unit_activations", "unit_scales"), NothingOperand())
+            operands |= unit_rows.operands() if unit_rows else _UNITS_NOWHERE
         if unit_rows:
             constants |= {"unit_form": unit_rows.form, "unit_group": unit_rows.group}
-            operands |= unit_rows.operands()
         self._calls.write(
             f"linear_{first.format}",
             constants,

@@ -27,6 +27,7 @@ from jit_kernels.activation_layout import (
 __all__ = ["Prepared", "Preparer", "UnitRows", "prepare_constants"]
 
 _Key = tuple[str, str, int, bool, RowsOf]
+"""Value, form, group, whether untiled, and which rows."""
 _CACHE_LINE = 64
 _UNUSED_GROUP = 64
 
@@ -88,8 +89,8 @@ class Preparer:
         for op in ops:
             for value in op.inputs:
                 self._readers[value].append(op)
-        self._done: dict[_Key, Prepared] = {}
         self._reserved: dict[_Key, Prepared] = {}
+        self._called: set[_Key] = set()
 
     def prepare(
         self, reader: Op, form: str, k: int, group: int, rows: RowsOf, *, untiled: bool = False
@@ -98,16 +99,13 @@ class Preparer:
 
         untiled: rows one after the other, whatever their number: see `activation_layout`.
         """
-        value = reader.inputs[0]
-        key = (value, form, group, untiled, rows)
-        if key not in self._done:
-            if key not in self._reserved:
-                name = f"{value}.{form}{group or ''}{'.untiled' if untiled else ''}.{rows}"
-                self._reserved[key] = self._buffers(name, k, form, group)
+        key = (reader.inputs[0], form, group, untiled, rows)
+        prepared = self._reserve(key, k)
+        if key not in self._called:
+            self._called.add(key)
             constants = prepare_constants(form, group, untiled=untiled)
-            self._done[key] = self._reserved[key]
-            self._call(reader, value, constants, self._done[key], rows)
-        return self._done[key]
+            self._call(reader, reader.inputs[0], constants, prepared, rows)
+        return prepared
 
     def unit_of(self, linear: Op) -> Op | None:
         """The gated unit of all that `linear` makes, gate and up, which it may compute."""
@@ -121,16 +119,14 @@ class Preparer:
         unit, weights = self.unit_of(linear), linear["weights"]
         if unit is None or weights[0].format not in GROUPED_BITS:
             return None
-        reader, *others = self._readers[unit.outputs[0]]
-        if others or reader.inputs[0] != unit.outputs[0]:
+        value, readers = unit.outputs[0], self._readers[unit.outputs[0]]
+        if len(readers) != 1 or readers[0].inputs[0] != value:
             return None
-        weight: Weight = reader["weights"][0]
+        weight: Weight = readers[0]["weights"][0]
         form, group = activation_form(weight), activation_group(weight)
         if not 0 < group <= MAX_UNIT_COLUMNS or weight.k % group:
             return None
-        key = (unit.outputs[0], form, group, False, "num_tokens")
-        name = f"{unit.outputs[0]}.{form}{group}.num_tokens"
-        prepared = self._reserved.setdefault(key, self._buffers(name, weight.k, form, group))
+        prepared = self._reserve((value, form, group, False, "num_tokens"), weight.k)
         return UnitRows(form, group, prepared)
 
     def _by_product(self, unit: Op) -> str:
@@ -147,6 +143,14 @@ class Preparer:
             and all(len(self._readers[value]) == 1 for value in unit.inputs)
             and all(reader.kind == "linear" for reader in self._readers[unit.outputs[0]])
         )
+
+    def _reserve(self, key: _Key, k: int) -> Prepared:
+        """Room for the rows of `k` elements that `key` names."""
+        if key not in self._reserved:
+            value, form, group, untiled, rows = key
+            name = f"{value}.{form}{group or ''}{'.untiled' if untiled else ''}.{rows}"
+            self._reserved[key] = self._buffers(name, k, form, group)
+        return self._reserved[key]
 
     def _buffers(self, name: str, k: int, form: str, group: int) -> Prepared:
         limits = self._calls.limits

@@ -80,16 +80,13 @@ class Scheme:
 
     @staticmethod
     def parse(text: str | Scheme) -> Scheme:
-        """Return the scheme spelled `text`: "a16w8", "a16w8:128", "a16w8-*.down_proj.weight".
+        """Return the scheme spelled `text`, such as "a16w8", "a16w4" or "a16w8:128".
 
         Raises ConfigError for any other spelling.
         """
         if isinstance(text, Scheme):
             return text
-        whole, *exempt = str(text).split(_EXEMPT)
-        if exempt:
-            return replace(Scheme.parse(whole), exempt=tuple(exempt))
-        name, colon, group = whole.partition(":")
+        name, colon, group = str(text).partition(":")
         if name in ("fp32", "bf16") and not colon:
             weights: WeightFormat = "f32" if name == "fp32" else "bf16"
             return Scheme(name, weights, head=weights)
@@ -98,6 +95,12 @@ class Scheme:
             size = cast("GroupSize", int(group) if group.isdigit() else group or usual)
             return Scheme(name, weights, size, head="u8", activation_bits=bits)
         raise ConfigError(f"weights scheme {text!r} is unknown; it is one of {_SPELLINGS}")
+
+    @staticmethod
+    def read(text: str) -> Scheme:
+        """Return the scheme that `str` spelled, with what it exempts; ConfigError as `parse`."""
+        spelled, *exempt = text.split(_EXEMPT)
+        return replace(Scheme.parse(spelled), exempt=tuple(exempt))
 
     def format_of(self, weight: str, role: WeightRole) -> WeightFormat:
         """Return the format of the weight named `weight`; norms, biases and tables stay f32.
@@ -119,6 +122,6 @@ class Scheme:
         return self.group_size if role == "linear" else _HEAD_GROUP_SIZE
 
     def __str__(self) -> str:
-        """Spell the scheme as `parse` reads it back."""
+        """Spell the scheme: what `read` takes and, where nothing is exempt, `parse`."""
         text = f"{self.name}:{self.group_size}" if self.weights in GROUPED_BITS else self.name
         return _EXEMPT.join([text, *self.exempt])

@@ -27,9 +27,9 @@ class Fit:
     """Bytes a model needs under a scheme, and what is free now.
 
     kv_bytes: keys and values of one conversation of the whole context, in pages of `kv_format`;
-    of "auto" in fp32, which it takes where they fit.  bytes_per_token: weights
-    that decoding a token reads.  tokens_per_second: the most that measured bandwidth allows; None
-    where there was too little memory to measure it.
+    of "auto" as it takes them where they fit.  bytes_per_token: weights that decoding a token
+    reads.  tokens_per_second: the most that measured bandwidth allows; None where there was too
+    little memory to measure it.
     """
 
     scheme: str
@@ -78,7 +78,7 @@ def _fit(config: ModelConfig, scheme: str, threads: int | None, kv_cache_dtype: 
     count, whole, per_token = _weights(config, scheme)
     free = available_bytes()
     bandwidth = read_bandwidth(thread_plan(threads).threads, free)
-    usual = usual_kv_format(config, Scheme.parse(scheme).weights)
+    usual = usual_kv_format(config, Scheme.read(scheme).weights)
     kv_format = usual if kv_cache_dtype == "auto" else kv_cache_dtype
     return Fit(
         scheme=scheme,
@@ -99,7 +99,7 @@ def _weights(config: ModelConfig, scheme: str) -> tuple[int, int, int]:
     from dashinfer_lab.models import build_graph
     from dashinfer_lab.quantize import ELEMENT_BYTES, Scheme
 
-    graph = build_graph(config, Scheme.parse(scheme))
+    graph = build_graph(config, Scheme.read(scheme))
     count = 0
     whole = unread = sum(table.nbytes for table in graph.tables.values())
     for weight in graph.weights:

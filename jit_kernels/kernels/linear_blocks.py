@@ -9,8 +9,8 @@ other rows, the number of workers, or who computes what.
     to 64 rows
         a piece of K of a panel meets every eight or four of them, and the rest; then the next piece
     more
-        a unit is (row block, panel); per K block the panel's weights are unpacked once into the
-        workspace, then met by every strip of the block
+        a claim is (row block, panel), or the panels of a group of gated units; per K block a
+        panel's weights are unpacked once into the workspace, then met by every strip of the block
 
 Knows the order of the work; the formats (`Weights`) know what their words mean.
 """
@@ -216,28 +216,35 @@ def _gemm(product: Product, weights: Weights) -> None:
     A gated product takes a panel of gates and then that of the same columns' ups, and panels whose
     units are prepared together one after the other.
     """
-    row_tile, units = product.row_tile, product.destination.units
-    num_strips = (product.num_rows + row_tile - 1) // row_tile
-    most = -(-product.schedule.row_block // row_tile)
-    num_blocks = (num_strips + most - 1) // most
+    units = product.destination.units
     halves, together = (1, 1) if units is None else (2, units.num_panels)
     num_columns = product.num_panels // halves
-    num_units = num_columns // together
-    for unit in claimed_near(product.counter, num_blocks * num_units):
-        row_block, own = unit // num_units, unit % num_units
+    num_claims = num_columns // together
+    num_strips = (product.num_rows + product.row_tile - 1) // product.row_tile
+    num_blocks = _num_row_blocks(product, num_strips, num_claims)
+    for claim in claimed_near(product.counter, num_blocks * num_claims):
+        row_block, own = claim // num_claims, claim % num_claims
         first = row_block * num_strips // num_blocks
         last = (row_block + 1) * num_strips // num_blocks
-        # Workers that have a part in common take its units in turns.
+        # Workers that have a part in common take its claims in turns.
         likely = (own + maximum(worker().count // COUNTER_WORDS, 1)) * together
         for step in loop(halves * together):
             number, half = step // halves, step % halves
             column = own * together + number
-            is_final, is_last = half.equals(halves - 1), number.equals(together - 1)
-            following = select(is_last, likely, column + 1)
             panel = column + half * num_columns
-            following = select(is_final, following, panel + num_columns)
-            turn = Turn(number, is_last)
+            turn = Turn(number, number.equals(together - 1))
+            is_final = half.equals(halves - 1)
+            next_column = select(turn.is_last, likely, column + 1)
+            following = select(is_final, next_column, panel + num_columns)
             _row_block(product, weights, _Part(panel, following, half, is_final, turn), first, last)
+
+
+def _num_row_blocks(product: Product, num_strips: Value[I64], num_claims: Value[I64]) -> Value[I64]:
+    """Blocks of as many rows as stay in L2; more where workers would have less than two claims."""
+    most = -(-product.schedule.row_block // product.row_tile)
+    fewest = (num_strips + most - 1) // most
+    wanted = (2 * worker().count + num_claims - 1) // num_claims
+    return minimum(maximum(fewest, wanted), num_strips)
 
 
 @dataclass(frozen=True, slots=True)

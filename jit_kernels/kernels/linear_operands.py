@@ -218,7 +218,7 @@ class Product:
         column = panel - self.num_panels // 2
         kept = self.scratch.units + place * (self.row_tile * to.units.num_panels * VECTOR_LANES)
         for row in loop(num_rows):
-            gate, up = (sums.vector(row * VECTOR_LANES + half) for half in (0, PANEL_SUMS))
+            gate, up = (sums.vector(row * VECTOR_LANES + begin) for begin in (0, PANEL_SUMS))
             unit = to.units.activation(to.biased(gate, column)) * to.biased(up, panel)
             if to.units.prepared is None:
                 at = (first_row + row) * to.out_stride + column * VECTOR_LANES

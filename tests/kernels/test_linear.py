@@ -16,7 +16,7 @@ from jit_kernels.reference.geglu import geglu_bits
 from jit_kernels.reference.prepare import Prepared, prepare
 from jit_kernels.reference.swiglu import swiglu_bits
 from tests.kernels.guarded import guarded, guarded_before
-from tests.kernels.linear_cases import GEMV_ROWS, random_linear, run
+from tests.kernels.linear_cases import GEMV_ROWS, Linear, random_linear, run
 
 KINDS = ("f32", "bf16", "u8", "u4")
 GROUPED = ("u8", "u4", "u8 i7", "u4 i8")
@@ -183,22 +183,52 @@ def test_a_gated_product_prepares_its_units_for_the_next(
     compiled: Compiler, kind: str, form: str, group: int, rows: int, unit: str
 ) -> None:
     """Two row blocks of which no strip is full; three groups, dealt to three workers."""
-    n, tile = 3 * group, row_tile(compiled.isa)
-    case = random_linear(kind, rows, 300, 2 * n, bias=True)
+    case = random_linear(kind, rows, 300, 6 * group, bias=True)
+    if rows <= GEMV_ROWS:
+        out, units = run_preparing(case, compiled, unit, form, group)
+        assert same_bits(out, run(case, compiled))
+        assert all((part == 7).all() for part in units)  # as they were
+    else:
+        assert prepares_its_units(case, compiled, unit, form, group)
+
+
+def run_preparing(
+    case: Linear, compiled: Compiler, unit: str, form: str, group: int, **how: Any
+) -> tuple[np.ndarray, Prepared]:
+    """What a product of gates and ups writes, and the rows that it prepares; they were sevens."""
+    tile = how.get("tile", row_tile(compiled.isa))
+    like = prepare(np.zeros((case.rows, case.n // 2), np.float32), form, group, tile)
+    units = Prepared(*(guarded(np.full_like(part, 7)) for part in like))
+    gated = replace(case, gated=unit, unit_form=form, unit_group=group)
+    return run(gated, compiled, num_workers=3, units=units, **how), units
+
+
+def prepares_its_units(
+    case: Linear, compiled: Compiler, unit: str, form: str, group: int, **how: Any
+) -> bool:
+    """Whether the rows are those of the units of what it would write, which it leaves alone."""
+    n, tile = case.n // 2, how.get("tile", row_tile(compiled.isa))
     halves = run(case, compiled)
     bits = {"swiglu": swiglu_bits, "geglu": geglu_bits}[unit](halves[:, :n], halves[:, n:])
     expected = prepare(bits, form, group, tile)
-    units = Prepared(*(guarded(np.full_like(part, 7)) for part in expected))
-    gated = replace(case, gated=unit, unit_form=form, unit_group=group)
-    out = run(gated, compiled, num_workers=3, units=units)
+    out, units = run_preparing(case, compiled, unit, form, group, **how)
+    return bool(np.isnan(out).all()) and all(map(same_bits, units, expected))
 
-    if rows <= GEMV_ROWS:
-        assert same_bits(out, halves)
-        assert all((part == 7).all() for part in units)  # as they were
-    else:
-        assert np.isnan(out).all()  # as it was
-        assert same_bits(units.words, expected.words)
-        assert same_bits(units.scales, expected.scales)
+
+@pytest.mark.parametrize("tile", [2, 3, 8])
+@pytest.mark.parametrize("schedule", ["default", "0.4.32.4.0.128.128"])
+def test_units_have_the_same_bits_by_every_tile_and_schedule(tile: int, schedule: str) -> None:
+    case = random_linear("u8", 299, 600, 256, bias=True)
+    how = {"tile": tile, "schedule": schedule}
+
+    assert prepares_its_units(case, compiler("host"), "swiglu", "i16", 64, **how)
+
+
+def test_a_row_of_units_that_is_not_finite_harms_no_other(compiled: Compiler) -> None:
+    case = random_linear("u8", 70, 300, 256)
+    case.x[30, 77] = np.inf
+
+    assert prepares_its_units(case, compiled, "swiglu", "i16", 64)
 
 
 @pytest.mark.parametrize("group", [0, 24, 128])

@@ -87,13 +87,19 @@ def test_exempt_patterns_keep_their_weights_in_bfloat16() -> None:
     assert scheme.format_of("model.layers.0.mlp.down_proj.weight", "linear") == "bf16"
     assert scheme.format_of("model.layers.0.mlp.up_proj.weight", "linear") == "u8"
     assert str(scheme) == "a16w8:64-*.down_proj.weight"
-    assert Scheme.parse(str(scheme)) == scheme
+    assert Scheme.read(str(scheme)) == scheme
+
+
+@pytest.mark.parametrize("text", ["a16w8-64", "a16w4-g128", "a16w8-*.weight", "a16w8-"])
+def test_exemptions_are_not_asked_for_by_spelling(text: str) -> None:
+    with pytest.raises(ConfigError, match="is unknown"):
+        Scheme.parse(text)
 
 
 @pytest.mark.parametrize("text", ["a16w8-", "a16w8--", "a16w8:63-*", "bf16-*.weight", "fp32-*"])
 def test_exemptions_that_mean_nothing_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        Scheme.parse(text)
+        Scheme.read(text)
 
 
 def test_a_pattern_that_would_read_back_as_two_is_refused() -> None:
