@@ -8,8 +8,9 @@ last one, are then faster than all.
      ▲                                     │
      └─────────── after a while ───────────┘
 
-A while is 0.2 s at first, twice as long with each relapse. It goes on while the processors for more
-are not idle and even the fewer wait for theirs: a step of all may then take half a second.
+A while is 0.2 s at first, twice as long with each relapse to 3.2 s, and 12.8 s where the processors
+for more are not idle. It goes on while even the fewer wait for theirs: a step of all may then take
+half a second, and nothing is seen before its end.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ _MOST_WAITING: Final = 0.45  # of the time: what half of the workers would lose 
 # themselves, and not for one of them that had more to do.
 _MOST_WAITING_DELAYED: Final = 0.2
 _MOST_DELAYED: Final = 0.25  # of one thread's time
+# Of all workers' time: so long for processors that fewer workers get as much of them. Where several
+# others want them the waits for each other are short and many, and all of them go uncounted.
+_DELAYED_TOO_LONG: Final = 0.35
 _HARDLY_DELAYED: Final = 0.05
 _WINDOWS_OF_PAUSES: Final = 3
 _WINDOW_SECONDS: Final = 0.15  # a virtual machine's own pauses of 10 ms are no reason
 _FIRST_HOLD_SECONDS: Final = 0.2
 _LONGEST_HOLD_SECONDS: Final = 3.2
+_HOLD_WHILE_TAKEN_SECONDS: Final = 12.8
 _FORGIVEN_AFTER: Final = 5  # times the hold
 _IDLE_ENOUGH: Final = 0.7  # of the processors that more workers would take
 _STILL_DELAYED: Final = 0.15  # of one thread's time
@@ -69,10 +74,14 @@ class Contention:
         self._changed_seconds = 0.0
         self._restored = False
 
-    def observe(self, waiting: int, running: int, now_seconds: float) -> None:
-        """Take in a run: its cycles, and those that workers waited for one that did not run."""
+    def begin(self, now_seconds: float) -> None:
+        """Say that a run begins; between two windows there may be hours."""
         if self._window_began is None:
             self._window_began, self._delayed_before = now_seconds, self._delays()
+
+    def observe(self, waiting: int, running: int, now_seconds: float) -> None:
+        """Take in a run: its cycles, and those that workers waited for one that did not run."""
+        assert self._window_began is not None
         self._waiting += waiting
         self._running += running
         if now_seconds - self._window_began < _WINDOW_SECONDS:
@@ -95,6 +104,8 @@ class Contention:
         virtual machine: once is no reason, again and again is.
         """
         delayed = self._delayed()
+        if delayed is not None and delayed > _DELAYED_TOO_LONG * self.num_active * seconds:
+            return self.num_active > 1
         if share <= _MOST_WAITING:
             self._num_pauses = 0
             return (
@@ -112,7 +123,10 @@ class Contention:
         return None if now is None or before is None or now < before else now - before
 
     def _restore_if_idle(self, now_seconds: float) -> None:
-        """Use twice the workers, unless processors are taken and fewer already wait for them."""
+        """Use twice the workers, unless processors are taken.
+
+        Whether they would wait for them is tried now and then all the same, if fewer do not.
+        """
         wanted = min(2 * self.num_active, self._all)
         elapsed, self._looked_seconds = now_seconds - self._looked_seconds, now_seconds
         before, self._counts_before = self._counts_before, (self._idle(), self._delays())
@@ -121,7 +135,8 @@ class Contention:
             for now, then in zip(self._counts_before, before, strict=True)
         )
         taken = idle is not None and idle < _IDLE_ENOUGH * (wanted - self.num_active)
-        if taken and (delayed is None or delayed > _STILL_DELAYED * self.num_active):
+        is_early = now_seconds - self._changed_seconds < _HOLD_WHILE_TAKEN_SECONDS
+        if taken and (is_early or delayed is None or delayed > _STILL_DELAYED * self.num_active):
             return
         self.num_active = wanted
         self._changed_seconds = now_seconds

@@ -131,6 +131,8 @@ class Pool:
         with self._lock:
             if not self._finalizer.alive:
                 raise RuntimeFault("this pool is closed: create another")
+            if self._contention is not None:
+                self._contention.begin(time.monotonic())
             active = self.num_active
             self._run(self.control_address, task, argument, counters, num_counter_words, active)
             now, (seconds, nanoseconds) = time.monotonic(), self._ended.tolist()

@@ -19,7 +19,7 @@ def observe(contention: Contention, *runs: tuple[tuple[int, int], float]) -> lis
     """Workers after each window, given as ((cycles waited, cycles), its end)."""
     counts: list[int] = []
     for (waited, ran), now in runs:
-        contention.observe(0, 0, now - 0.16)
+        contention.begin(now - 0.16)
         contention.observe(waited, ran, now)
         counts.append(contention.num_active)
     return counts
@@ -51,6 +51,7 @@ def test_a_pool_tells_how_long_its_threads_waited_for_a_processor() -> None:
 def test_one_long_wait_among_many_runs_changes_nothing() -> None:
     contention = Contention(4)
     for run in range(200):
+        contention.begin(0.995 + run * 0.01)
         contention.observe(90 if run % 10 == 3 else 0, 100, 1.0 + run * 0.01)
 
     assert contention.num_active == 4
@@ -78,7 +79,7 @@ def test_workers_come_back_after_a_while() -> None:
 
 @pytest.mark.parametrize(
     ("idle", "delayed", "active"),
-    [(0.05, 0.1, 1), (0.05, 0.0, 2), (0.05, None, 1), (0.2, 0.1, 2), (None, 0.1, 2)],
+    [(0.05, 0.1, 1), (0.05, 0.0, 1), (0.05, None, 1), (0.2, 0.1, 2), (None, 0.1, 2)],
 )
 def test_workers_stay_away_while_processors_are_taken_and_even_fewer_wait(
     idle: float | None, delayed: float | None, active: int
@@ -89,6 +90,23 @@ def test_workers_stay_away_while_processors_are_taken_and_even_fewer_wait(
     waited, rested = (None if it is None else 70.0 + it for it in (delayed, idle))
 
     assert (before[-1], observe(contention, (QUIET, 1.25))) == (1, [active])
+
+
+def test_workers_that_hardly_wait_are_joined_after_a_long_while() -> None:
+    contention = Contention(2, lambda: 7.0, lambda: 7.0)  # nobody idle, nobody delayed
+    windows = [(BUSY, 0.6), (BUSY, 0.8), (BUSY, 1.0), (QUIET, 5.0), (QUIET, 13.7), (QUIET, 14.0)]
+
+    assert observe(contention, *windows) == [2, 2, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(("workers", "delayed", "active"), [(2, 0.12, 1), (2, 0.1, 2), (8, 0.5, 4)])
+def test_long_delays_count_however_short_the_waits(
+    workers: int, delayed: float, active: int
+) -> None:
+    told = iter([5.0])
+    contention = Contention(workers, lambda: next(told, 5.0 + delayed))
+
+    assert observe(contention, (QUIET, 1.0)) == [active]
 
 
 def test_workers_come_back_once_others_are_gone() -> None:
