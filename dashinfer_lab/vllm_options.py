@@ -94,8 +94,9 @@ class LoadArguments(NamedTuple):
     def with_vllm(self, options: Mapping[str, Any]) -> LoadArguments:
         """These, and what vLLM's options mean. Raises ConfigError for each that cannot hold."""
         _require_engine_options(self.engine)
-        for name, value in options.items():
-            _require_meant(name, value)
+        refused = [why for name, value in options.items() if (why := _refusal(name, value))]
+        if refused:
+            raise ConfigError("; ".join(refused))
         given = {name: value for name, value in options.items() if value is not None}
         for name in _COUNTS & given.keys():
             require_count(name, given[name])
@@ -151,16 +152,16 @@ def _either(name: str, given: Mapping[str, Any], ours: T, default: T) -> T:
     return given[name]
 
 
-def _require_meant(name: str, value: object) -> None:
+def _refusal(name: str, value: object) -> str | None:
+    """Why an option cannot hold; None where it can."""
     if name in _MEANT:
-        return
+        return None
     if name in _HOLDS:
         if any(value is held or value == held for held in _HOLDS[name]):
-            return
+            return None
     elif name not in _REASONS:
         known = sorted({*_HOLDS, *_MEANT, *_REASONS})
         near = difflib.get_close_matches(name, known, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ConfigError(f"{name}={value!r:.80} is no option{hint}")
-    reason = _REASONS.get(name, "leave it away")
-    raise ConfigError(f"{name}={value!r:.80} is not possible on a CPU here: {reason}")
+        return f"{name}={value!r:.80} is no option of a model{hint}"
+    return f"{name}={value!r:.80} is not possible here: {_REASONS.get(name, 'leave it away')}"

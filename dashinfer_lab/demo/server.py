@@ -163,7 +163,7 @@ def serve(
     """
     options = options or DemoOptions()
     if find_spec("gradio") is None:
-        raise ConfigError("the demo needs Gradio: pip install 'dashinfer-lab[demo]'")
+        raise ConfigError("the demo needs Gradio: pip install 'gradio>=6,<7'")
     former = _end_served()
     listener = _listen(options.host, options.port, former)
     shelf = ModelShelf(load or _loader(options))

@@ -16,7 +16,7 @@ from dashinfer_lab.hub.model_id import HubId
 __all__ = ["HuggingFaceClient"]
 
 _MISSING: Final = (
-    "huggingface_hub is not installed: pip install 'dashinfer-lab[hub]', or take the model from "
+    "huggingface_hub is not installed: pip install huggingface_hub, or take the model from "
     f"ModelScope. {WAY_OUT}."
 )
 

@@ -24,7 +24,7 @@ __all__ = ["ModelScopeClient"]
 
 _TRANSFER: Final = "modelscope_hub._download"
 _MISSING: Final = (
-    "ModelScope's client is not installed: pip install 'dashinfer-lab[hub]' (or modelscope). "
+    "ModelScope's client is not installed: pip install modelscope. "
     f"A name of Hugging Face begins with hf: and needs none. {WAY_OUT}."
 )
 

@@ -117,8 +117,7 @@ def require_matplotlib() -> None:
     """Raise `ConfigError` where pictures cannot be drawn."""
     if not can_draw():
         raise ConfigError(
-            "pictures need matplotlib, which is not installed: "
-            "pip install 'dashinfer-lab[notebook]'"
+            "pictures need matplotlib, which is not installed: pip install matplotlib"
         )
 
 

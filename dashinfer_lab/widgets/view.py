@@ -34,8 +34,7 @@ class View(ABC):
         """The ipywidgets box with the controls. Raises `ConfigError` without ipywidgets."""
         if find_spec("ipywidgets") is None:
             raise ConfigError(
-                "controls need ipywidgets, which is not installed: "
-                "pip install 'dashinfer-lab[notebook]'"
+                "controls need ipywidgets, which is not installed: pip install ipywidgets"
             )
         from ipywidgets import HTML, VBox
 

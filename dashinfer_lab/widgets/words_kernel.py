@@ -61,8 +61,8 @@ PROFILE: Final[dict[str, tuple[str, str]]] = {
     "profile.memory": ("memory", "内存"),
     "profile.comparison": ("compare", "对比"),
     "profile.no_plot": (
-        "Pictures need matplotlib and a step: pip install 'dashinfer-lab[notebook]'.",
-        "绘图需要 matplotlib 和至少一步记录：pip install 'dashinfer-lab[notebook]'。",
+        "Pictures need matplotlib and a step: pip install matplotlib.",
+        "绘图需要 matplotlib 和至少一步记录：pip install matplotlib。",
     ),
     "profile.no_comparison": (
         "There is one run only: profile again, or give before=.",

@@ -120,6 +120,11 @@ def test_what_cannot_hold_on_a_cpu_is_refused_by_name(name: str, value: Any) -> 
         LLM("nowhere", **{name: value})
 
 
+def test_all_options_that_cannot_hold_are_named_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"seed=0 is not .*; gpu_memory_utilization=0\.9 is not "):
+        NONE_GIVEN.with_vllm({"seed": 0, "dtype": "auto", "gpu_memory_utilization": 0.9})
+
+
 @pytest.mark.parametrize(
     "name", ["kv_cache_memory_bytes", "max_model_len", "max_num_batched_tokens", "max_num_seqs"]
 )
