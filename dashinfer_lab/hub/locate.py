@@ -22,16 +22,17 @@ _MARKS = ("*.dimodel", "config.json", "*.safetensors", "*.gguf", "*.bin")
 _FORMS = (
     "the directory of a checkpoint (config.json and safetensors files, or DashInfer's .dimodel and "
     ".ditensors) or of a converted model, a GGUF file, a ModelScope id (owner/name or "
-    "owner/name@revision), an id of Hugging Face (hf:owner/name), or an embedded model's name"
+    "owner/name@revision), an id of Hugging Face (hf:owner/name), the name that `list` shows "
+    "of a conversion, or an embedded model's name"
 )
 
 
 def resolve(model: str | Path, progress: Progress | None = None, *, refresh: bool = False) -> Path:
     """Return the converted model, checkpoint directory or GGUF file that `model` names.
 
-    What is on disk under that path comes first. Embedded models and those of hubs are fetched
-    into the cache where they are not there, with `progress` told; `refresh` asks the hub for a
-    newer state of one that is. Raises HubError.
+    What is on disk under that path comes first, then what the cache has converted under that name.
+    Embedded models and those of hubs are fetched into the cache where they are not there, with
+    `progress` told; `refresh` asks the hub for a newer state of one that is. Raises HubError.
     """
     try:
         text = os.fspath(model)
@@ -48,6 +49,9 @@ def resolve(model: str | Path, progress: Progress | None = None, *, refresh: boo
         return path
     if text in EMBEDDED_MODELS:
         return fetch_embedded(text, progress)
+    conversion = _conversion(text)
+    if conversion is not None:
+        return conversion
     hub_id = parse_hub_id(text)
     if is_directory:
         raise HubError(
@@ -61,6 +65,13 @@ def resolve(model: str | Path, progress: Progress | None = None, *, refresh: boo
             f"Give {_FORMS} ({', '.join(EMBEDDED_MODELS)})"
         )
     return _fetched(hub_id, progress, refresh=refresh)
+
+
+def _conversion(name: str) -> Path | None:
+    """The converted model that the cache has under that name."""
+    directory = cache_root() / "conversions" / name
+    is_name = bool(name) and Path(name).name == name
+    return directory if is_name and any(directory.glob("*.dimodel")) else None
 
 
 def cached_snapshots() -> Iterator[tuple[str, Path]]:

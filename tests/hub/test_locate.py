@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dashinfer_lab.cache import list_entries
 from dashinfer_lab.config import cache_root, embedded_override
 from dashinfer_lab.convert import convert
 from dashinfer_lab.errors import CheckpointError, ConfigError, HubError
@@ -36,6 +37,21 @@ def test_the_home_of_nobody_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ):
         with pytest.raises(ConfigError, match="home directory in '~no_such_user/model'"):
             use()
+
+
+def test_a_conversion_is_found_by_the_name_that_list_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DASHINFER_LAB_CACHE", str(tmp_path))
+    directory = tmp_path / "conversions" / "tiny-fp32-0123"
+    convert(tiny_checkpoint(tiny_config()), directory, "fp32")
+    (tmp_path / "conversions" / "half-0123").mkdir()
+    (entry,) = list_entries()
+
+    assert resolve(entry.name) == directory
+    for name in ("half-0123", "conversions/tiny-fp32-0123/", "../tiny-fp32-0123"):
+        with pytest.raises(HubError):
+            resolve(name)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
