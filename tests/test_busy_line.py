@@ -20,7 +20,8 @@ def test_only_the_busy_line_is_left_out(
         with caplog.at_level(logging.WARNING):
             contention = Contention(4)
             for second in range(3):
-                contention.observe(9, 10, float(second))
+                contention.begin(float(second))
+                contention.observe(9, 10, second + 0.5)
     finally:
         log_in(None)
     (line,) = caplog.messages

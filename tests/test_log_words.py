@@ -42,7 +42,7 @@ def busy(caplog: pytest.LogCaptureFixture) -> str:
     Contention.told = False
     contention = Contention(4)
     with caplog.at_level(logging.WARNING):
-        contention.observe(0, 0, 1.0)
+        contention.begin(1.0)
         contention.observe(90, 100, 1.2)
     return caplog.messages[0]
 

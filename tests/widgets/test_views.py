@@ -83,7 +83,7 @@ def test_without_ipywidgets_a_view_is_html_and_says_what_controls_need(
     view = make(tiny, lang="en")
 
     assert set(view._repr_mimebundle_()) == {"text/plain", "text/html"}
-    with pytest.raises(ConfigError, match="dashinfer-lab\\[notebook\\]"):
+    with pytest.raises(ConfigError, match="pip install ipywidgets"):
         _ = view.widget
     view.close()
 
