@@ -60,6 +60,11 @@ class Isa:
         return self.triple.startswith("x86_64")
 
     @property
+    def sums_quads_in_int16(self) -> bool:
+        """Whether a dot product of four bytes passes through sums of two in int16 lanes."""
+        return self.dot == "pmaddwd" and "avx2" in self.requires
+
+    @property
     def float_lanes(self) -> int:
         """float32 lanes in one vector register."""
         return self.vector_bytes // 4

@@ -14,6 +14,7 @@ from jit_kernels.dsl.accumulators import (
 )
 from jit_kernels.dsl.intrinsics import (
     dot_pairs,
+    dot_pairs_narrow,
     dot_quads,
     float_absolute,
     fma,
@@ -61,6 +62,7 @@ __all__ = [
     "claimed",
     "constant",
     "dot_pairs",
+    "dot_pairs_narrow",
     "dot_quads",
     "exp",
     "exp_nonpositive",

@@ -23,6 +23,7 @@ __all__ = [
     "concatenate",
     "cycle_counter",
     "dot_pairs",
+    "dot_pairs_narrow",
     "dot_quads",
     "float_absolute",
     "fma",
@@ -43,7 +44,11 @@ _VPDPWSSD = {
     8: "llvm.x86.avx512.vpdpwssd.256",
     16: "llvm.x86.avx512.vpdpwssd.512",
 }
-_PMADDUBSW = {4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw"}
+_PMADDUBSW = {
+    8: "llvm.x86.ssse3.pmadd.ub.sw.128",
+    16: "llvm.x86.avx2.pmadd.ub.sw",
+    32: "llvm.x86.avx512.pmaddubs.w.512",
+}
 _VPDPBUSD = {
     4: "llvm.x86.avx512.vpdpbusd.128",
     8: "llvm.x86.avx512.vpdpbusd.256",
@@ -138,11 +143,21 @@ def dot_quads(sums: Value[I32], left: Value[U8], right: Value[I8]) -> Value[I32]
     return dot_pairs(even, (lanes >> 8).bits_as(I16), signed >> 8)
 
 
+def dot_pairs_narrow(sums: Value[I16], left: Value[U8], right: Value[I8]) -> Value[I16]:
+    """sums[i] + left[2i]*right[2i] + left[2i+1]*right[2i+1]; all of it must fit int16."""
+    if "avx2" in current().isa.requires:
+        return _by_registers(_pairs_native, sums, left, right)
+    lanes, signed = left.bits_as(U16), right.bits_as(I16)
+    even = (lanes & 0xFF).bits_as(I16) * ((signed << 8) >> 8)
+    return sums + even + (lanes >> 8).bits_as(I16) * (signed >> 8)
+
+
 def _by_registers(
-    dot: Callable[..., Value[I32]], sums: Value[I32], left: Value[Any], right: Value[Any]
-) -> Value[I32]:
+    dot: Callable[..., Value[D]], sums: Value[D], left: Value[Any], right: Value[Any]
+) -> Value[D]:
     """`dot` on as many lanes at a time as a register holds."""
-    width, each = min(sums.lanes, current().isa.vector_bytes // 4), left.lanes // sums.lanes
+    in_register = 8 * current().isa.vector_bytes // sums.dtype.bits
+    width, each = min(sums.lanes, in_register), left.lanes // sums.lanes
     pieces: list[Value[Any]] = []
     for begin in range(0, sums.lanes, width):
         part = range(begin, begin + width)
@@ -166,10 +181,16 @@ def _quads_native(sums: Value[I32], left: Value[U8], right: Value[I8], fused: bo
         operands = [sums.ir, left.bits_as(I32).ir, right.bits_as(I32).ir]
         return Value(trace.call(_VPDPBUSD[sums.lanes], vector, operands), I32, sums.lanes)
     halves = llvm_type(I16, 2 * sums.lanes)
-    pairs = trace.call(_PMADDUBSW[sums.lanes], halves, [left.ir, right.ir])
+    pairs = trace.call(_PMADDUBSW[2 * sums.lanes], halves, [left.ir, right.ir])
     ones = constant(1, I16, 2 * sums.lanes)
     product = trace.call(_PMADDWD[sums.lanes], vector, [pairs, ones.ir])
     return sums + Value(product, I32, sums.lanes)
+
+
+def _pairs_native(sums: Value[I16], left: Value[U8], right: Value[I8]) -> Value[I16]:
+    vector = llvm_type(I16, sums.lanes)
+    pairs = current().call(_PMADDUBSW[sums.lanes], vector, [left.ir, right.ir])
+    return sums + Value(pairs, I16, sums.lanes)
 
 
 def _dot_pairs_widened(sums: Value[I32], left: Value[I16], right: Value[I16]) -> Value[I32]:
@@ -180,6 +201,11 @@ def _dot_pairs_widened(sums: Value[I32], left: Value[I16], right: Value[I16]) ->
 
 def _numpy_dot_pairs(sums: Any, left: Any, right: Any) -> Any:
     products = left.astype(np.int32) * right.astype(np.int32)
+    return sums + products[0::2] + products[1::2]
+
+
+def _numpy_dot_pairs_narrow(sums: Any, left: Any, right: Any) -> Any:
+    products = left.astype(np.int16) * right.astype(np.int16)
     return sums + products[0::2] + products[1::2]
 
 
@@ -202,6 +228,7 @@ NUMPY_BODIES: dict[Callable[..., Any], Callable[..., Any]] = {
     round_to_int: _numpy_round_to_int,
     half_to_f32: _numpy_half_to_f32,
     dot_pairs: _numpy_dot_pairs,
+    dot_pairs_narrow: _numpy_dot_pairs_narrow,
     dot_quads: _numpy_dot_quads,
 }
 

@@ -20,11 +20,14 @@ from jit_kernels.dsl import (
     Value,
     Variable,
     VectorIndex,
+    constant,
     dot_pairs,
+    dot_pairs_narrow,
     dot_quads,
     fma,
     index,
     loop,
+    minimum,
     zeros,
 )
 from jit_kernels.dsl.trace import current
@@ -79,6 +82,7 @@ class Arithmetic:
     """How 16 packed words become `steps` operands, and how an operand meets an activation.
 
     `elements` of K meet in one step. A single row asks `alone_ahead` bytes ahead: see `Prefetch`.
+    Products of two elements, over `narrow_steps` steps, add up to no more than int16 holds.
     """
 
     steps: int
@@ -86,6 +90,7 @@ class Arithmetic:
     multiply_add: Callable[[Value[U32], Value[Any], Value[Any]], Value[Any]]
     elements: int = 2
     alone_ahead: int = 0
+    narrow_steps: int = 0
 
     @property
     def unpacked(self) -> Arithmetic:
@@ -133,7 +138,8 @@ BF16_PAIRS = Arithmetic(2, _low_and_high_halves, _fma_step, 1, alone_ahead=3072)
 U8_BY_I16 = Arithmetic(2, _even_and_odd_bytes, _dot_step)
 U4_BY_I16 = Arithmetic(4, _nibbles_of_halves, _dot_step, alone_ahead=7168)
 U8_BY_I7 = Arithmetic(1, _as_it_is, _quad_step, 4, alone_ahead=2048)
-U4_BY_I8 = Arithmetic(2, _low_and_high_nibbles, _quad_step, 4, alone_ahead=7168)
+# 8 steps x 2 products of 15 x 127.
+U4_BY_I8 = Arithmetic(2, _low_and_high_nibbles, _quad_step, 4, alone_ahead=7168, narrow_steps=8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,20 +284,53 @@ def integer_dots(
 ) -> list[Value[I32]]:
     """activations[r] . weights over `num_words` vectors of words; `unroll` divides `num_words`.
 
-    The sums are exact whatever their order: few rows, which make too few chains of additions to
-    keep the units busy, have several chains each.
+    The sums are exact whatever their order.
     """
+    meeting = _Meeting(arithmetic, words, rows, prefetch)
+    if arithmetic.narrow_steps and current().isa.sums_quads_in_int16:
+        return _dots_by_int16(meeting, num_words, unroll)
+    # Few rows, which make too few chains of additions to keep the units busy, have several each.
     ways = _CHAINS // min(len(rows), _CHAINS) if unroll > 1 else 1
     chains = [[Variable(zeros(I32)) for _ in range(ways)] for _ in range(len(rows))]
     for base in loop(0, num_words, unroll):
         for offset in range(unroll):
-            word = base + offset
-            if prefetch is not None:
-                prefetch.ask(words, word)
-            weights = arithmetic.decode(words.vector(word * VECTOR_LANES))
-            for row, own in enumerate(chains):
-                for step, weight in enumerate(weights):
-                    activation = rows.broadcast(row, word * arithmetic.steps + step)
-                    total = own[(offset * arithmetic.steps + step) % ways]
-                    total.set(arithmetic.multiply_add(activation, weight, total.get()))
+            for row, step, weight, activation in meeting.at(base + offset):
+                total = chains[row][(offset * arithmetic.steps + step) % ways]
+                total.set(arithmetic.multiply_add(activation, weight, total.get()))
     return [reduce(add, (total.get() for total in own)) for own in chains]
+
+
+@dataclass(frozen=True, slots=True)
+class _Meeting:
+    """Words of a panel and the rows that they meet."""
+
+    arithmetic: Arithmetic
+    words: Array[U32]
+    rows: ActivationRows
+    prefetch: Prefetch | None
+
+    def at(self, word: Value[I64]) -> Iterator[tuple[int, int, Value[Any], Value[U32]]]:
+        """(row, step, weights, activation) of everything that one vector of words meets."""
+        if self.prefetch is not None:
+            self.prefetch.ask(self.words, word)
+        weights = self.arithmetic.decode(self.words.vector(word * VECTOR_LANES))
+        for row in range(len(self.rows)):
+            for step, weight in enumerate(weights):
+                yield row, step, weight, self.rows.broadcast(row, word * len(weights) + step)
+
+
+def _dots_by_int16(meeting: _Meeting, num_words: Value[I64], unroll: int) -> list[Value[I32]]:
+    """`integer_dots` where sums of some steps fit int16: two instructions a step, not three."""
+    run = meeting.arithmetic.narrow_steps // meeting.arithmetic.steps
+    unroll, lanes = min(unroll, run), 2 * VECTOR_LANES
+    totals = [Variable(zeros(I32)) for _ in range(len(meeting.rows))]
+    for first in loop(0, num_words, run):
+        sums = [Variable(zeros(I16, lanes)) for _ in totals]
+        for base in loop(first, minimum(first + run, num_words), unroll):
+            for offset in range(unroll):
+                for row, _, weight, activation in meeting.at(base + offset):
+                    weights, activations = weight.bits_as(U8), activation.bits_as(I8)
+                    sums[row].set(dot_pairs_narrow(sums[row].get(), weights, activations))
+        for total, narrow in zip(totals, sums, strict=True):
+            total.set(dot_pairs(total.get(), narrow.get(), constant(1, I16, lanes)))
+    return [total.get() for total in totals]

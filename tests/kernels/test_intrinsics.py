@@ -46,6 +46,12 @@ def quads(y: Array[I32], sums: Array[I32], a: Array[U8], b: Array[I8], *, lanes:
 
 
 @kernel
+def narrow(y: Array[I16], sums: Array[I16], a: Array[U8], b: Array[I8], *, lanes: int) -> None:
+    left, right = a.vector(0, 2 * lanes), b.vector(0, 2 * lanes)
+    y[0] = intrinsics.dot_pairs_narrow(sums.vector(0, lanes), left, right)
+
+
+@kernel
 def joined(y: Array[F32], x: Array[F32], *, parts: int) -> None:
     width = 16 // parts
     y[0] = intrinsics.concatenate([x.vector(width * part, width) for part in range(parts)])
@@ -137,6 +143,23 @@ def test_quads_are_multiplied_and_added_exactly(
     compiled(quads, isa, lanes=lanes)(y, guarded(sums), guarded(a), guarded(b))
 
     same_bits(y, body("dot_quads", sums, a, b))
+
+
+@each_isa
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+def test_pairs_add_up_in_int16(isa: Isa, lanes: int) -> None:
+    rng = np.random.default_rng(lanes)
+    a = rng.integers(0, 16, 2 * lanes).astype(np.uint8)
+    b = rng.integers(-127, 128, 2 * lanes).astype(np.int8)
+    a[:4], b[:2], b[2:4] = 15, 127, -127
+    most = 32767 - 2 * 15 * 127
+    sums = rng.integers(-most, most + 1, lanes).astype(np.int16)
+    sums[:2] = most, -most
+    y = guarded(np.zeros(lanes, np.int16))
+
+    compiled(narrow, isa, lanes=lanes)(y, guarded(sums), guarded(a), guarded(b))
+
+    same_bits(y, body("dot_pairs_narrow", sums, a, b))
 
 
 @each_isa

@@ -71,6 +71,22 @@ def test_every_depth_gives_the_reference_bits(compiled: Compiler, kind: str, k: 
         assert same_bits(run(case, compiled), case.expected())
 
 
+@pytest.mark.parametrize("kind", GROUPED)
+@pytest.mark.parametrize("rows", [1, 4, 9, 70])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_sums_do_not_overflow(
+    compiled: Compiler, kind: str, rows: int, sign: int
+) -> None:
+    case = random_linear(kind, rows, k=300, n=17, weight_group=256)
+    full = replace(
+        case,
+        x=np.full_like(case.x, sign),
+        weight=np.full_like(case.weight, 15 if kind.startswith("u4") else 255),
+    )
+
+    assert same_bits(run(full, compiled), full.expected())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", GROUPED)
 @pytest.mark.parametrize("weight_group", [32, 64, 128, 256, 512, "row"])
