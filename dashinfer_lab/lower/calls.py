@@ -63,7 +63,6 @@ class Calls:
         view: View,
         *,
         reads: Sequence[str] = (),
-        rows: RowsOf = "num_tokens",
         also_writes: Sequence[str] = (),
         alias: str | None = None,
     ) -> None:
@@ -78,7 +77,7 @@ class Calls:
             {**operands, "out": self.place(view), "out_stride": view.stride},
             op.name,
             op.layer,
-            rows=rows,
+            rows=op.rows,
             reads=reads,
             writes=(*also_writes, *(() if view.buffer == LOGITS else (view.buffer,))),
             alias=alias,

@@ -25,6 +25,7 @@ def kernel_table() -> dict[str, Kernel]:
         expert_linear_u4,
         expert_linear_u8,
     )
+    from jit_kernels.kernels.gather_rows import gather_rows
     from jit_kernels.kernels.geglu import geglu_prepare
     from jit_kernels.kernels.linear_float import linear_bf16, linear_f32
     from jit_kernels.kernels.linear_u4 import linear_u4
@@ -49,6 +50,7 @@ def kernel_table() -> dict[str, Kernel]:
         expert_linear_f32,
         expert_linear_u4,
         expert_linear_u8,
+        gather_rows,
         geglu_prepare,
         group_rows,
         linear_bf16,

@@ -21,6 +21,7 @@ from dashinfer_lab.lower.passes import (
     fuse_rope,
     fuse_siblings,
     fuse_swiglu,
+    keep_logit_rows,
 )
 from dashinfer_lab.lower.plan import PlanLimits, ProgramPlan
 from dashinfer_lab.lower.select import select_kernels
@@ -54,6 +55,7 @@ def lower(artifact: Artifact, limits: PlanLimits) -> ProgramPlan:
     ops = lowered_ops(artifact)
     if limits.kv_format == "int8":
         ops = drop_key_bias(ops)
+    ops = keep_logit_rows(ops)
     scale_formats = {
         name: _SCALE_FORMATS[tensor.dtype]
         for name, tensor in artifact.tensors.items()

@@ -203,7 +203,7 @@ def _sample(plan: ProgramPlan, regime: _Regime) -> list[PlannedOp]:
     linear = [op for op in plan.ops if op.kernel in BITS]
     if max(regime.counts) > GEMV_ROWS:
         linear = [op for op in linear if op.rows == "num_tokens"]
-    linear.sort(key=lambda op: op.rows != "num_logit_rows")
+    linear.sort(key=lambda op: op.layer is not None)
     sample: list[PlannedOp] = []
     num_bytes = 0
     for op in linear:

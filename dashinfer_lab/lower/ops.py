@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from dashinfer_lab.lower.plan import RowsOf
 from dashinfer_lab.quantize import whole_panels
 
 __all__ = [
@@ -38,6 +39,7 @@ OpKind = Literal[
     "geglu",
     "rope_append",
     "paged_attention",
+    "gather_rows",
 ]
 GATED_UNITS: Final[Mapping[OpKind, OpKind]] = {"swish": "swiglu", "gelu": "geglu"}
 """Activations, and what activation(gate) * up becomes."""
@@ -64,7 +66,7 @@ class Weight:
 class Op:
     """One operation: what it reads and makes by name, and its attributes.
 
-    `layer` is the decoder layer it belongs to, None outside.
+    `layer` is the decoder layer it belongs to, None outside; `rows` are those that it computes.
     """
 
     kind: OpKind
@@ -73,6 +75,7 @@ class Op:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     layer: int | None = None
+    rows: RowsOf = "num_tokens"
 
     def __getitem__(self, attribute: str) -> Any:
         return self.attributes[attribute]

@@ -16,7 +16,6 @@ from dashinfer_lab.lower.plan import (
     Operand,
     PlanLimits,
     PlannedOp,
-    RowsOf,
     StepOperand,
     TensorOperand,
 )
@@ -81,6 +80,8 @@ class _Selector:
                 raise UnsupportedModelError(f"{op.name}: {op.kind} read by {others[0]}")
         elif op.kind == "embedding":
             self._embedding(op)
+        elif op.kind == "gather_rows":
+            self._gather_rows(op)
         elif op.kind == "linear":
             self._linear(op)
         elif op.kind == "experts":
@@ -142,13 +143,23 @@ class _Selector:
         view = self._calls.views[op.outputs[0]]
         self._calls.write("embedding", constants, operands, op, view)
 
+    def _gather_rows(self, op: Op) -> None:
+        x = self._calls.views[op.inputs[0]]
+        operands: dict[str, Operand] = {
+            "x": self._calls.place(x),
+            "x_stride": x.stride,
+            "row_indices": StepOperand("logit_rows"),
+            "n": x.width,
+        }
+        view = self._calls.views[op.outputs[0]]
+        self._calls.write("gather_rows", {}, operands, op, view, reads=[x.buffer])
+
     def _linear(self, op: Op) -> None:
         weights: tuple[Weight, ...] = op["weights"]
         first = weights[0]
-        rows: RowsOf = "num_logit_rows" if LOGITS in op.outputs else "num_tokens"
         group = activation_group(first)
         form = activation_form(first)
-        prepared = self._preparer.prepare(op, form, first.k, group, rows)
+        prepared = self._preparer.prepare(op, form, first.k, group)
         widths = tuple(padded(weight.n) for weight in weights)
         biases = tuple(bias or "" for bias in op["biases"])
         residual = self._calls.views[op.inputs[1]] if op["residual"] else None
@@ -185,7 +196,6 @@ class _Selector:
             op,
             self._calls.views[op.outputs[0]],
             reads=[prepared.activations, prepared.scales, *([residual.buffer] if residual else [])],
-            rows=rows,
             also_writes=unit_rows.buffers if unit_rows else (),
             alias=self._alias(op, op.inputs[1]) if residual else None,
         )
@@ -219,7 +229,9 @@ class _Selector:
             "out_stride": view.stride,
         }
         here = (view.buffer,)
-        self._calls.add("rmsnorm", {}, operands, op.name, op.layer, reads=here, writes=here)
+        self._calls.add(
+            "rmsnorm", {}, operands, op.name, op.layer, rows=op.rows, reads=here, writes=here
+        )
 
     def _norm_add(self, op: Op) -> None:
         x, residual = (self._calls.views[value] for value in op.inputs)

@@ -55,7 +55,7 @@ class _Experts:
         self._route()
         group = activation_group(gate)
         form = activation_form(gate)
-        ready = preparer.prepare(self._op, form, gate.k, group, "num_tokens", untiled=True)
+        ready = preparer.prepare(self._op, form, gate.k, group, untiled=True)
         source = (ready.activations, ready.scales)
         self._multiply(gate, source, "gates", gather=True)
         self._multiply(up, source, "ups", gather=True)
@@ -183,8 +183,9 @@ class _Experts:
     ) -> None:
         written = tuple(map(self._name, writes))
         label = name or f"{self._op.name}.{kernel.removesuffix('_prepare')}"
+        op = self._op
         self._calls.add(
-            kernel, constants, operands, label, self._op.layer, reads=reads, writes=written
+            kernel, constants, operands, label, op.layer, rows=op.rows, reads=reads, writes=written
         )
 
     def _name(self, part: str) -> str:

@@ -9,10 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.calls import Calls
 from dashinfer_lab.lower.ops import GATED_UNITS, Op, Weight
-from dashinfer_lab.lower.plan import ArenaOperand, Operand, RowsOf, StepOperand, TensorOperand
+from dashinfer_lab.lower.plan import ArenaOperand, Operand, RowsOf, TensorOperand
 from dashinfer_lab.lower.select_weights import activation_form, activation_group
 from dashinfer_lab.quantize import GROUPED_BITS
 from jit_kernels.activation_layout import (
@@ -93,18 +92,18 @@ class Preparer:
         self._called: set[_Key] = set()
 
     def prepare(
-        self, reader: Op, form: str, k: int, group: int, rows: RowsOf, *, untiled: bool = False
+        self, reader: Op, form: str, k: int, group: int, *, untiled: bool = False
     ) -> Prepared:
         """The input of linear `reader` as rows of `form`; `group` is 0 for "f32".
 
         untiled: rows one after the other, whatever their number: see `activation_layout`.
         """
-        key = (reader.inputs[0], form, group, untiled, rows)
+        key = (reader.inputs[0], form, group, untiled, reader.rows)
         prepared = self._reserve(key, k)
         if key not in self._called:
             self._called.add(key)
             constants = prepare_constants(form, group, untiled=untiled)
-            self._call(reader, reader.inputs[0], constants, prepared, rows)
+            self._call(reader, reader.inputs[0], constants, prepared)
         return prepared
 
     def unit_of(self, linear: Op) -> Op | None:
@@ -126,7 +125,7 @@ class Preparer:
         form, group = activation_form(weight), activation_group(weight)
         if not 0 < group <= MAX_UNIT_COLUMNS or weight.k % group:
             return None
-        prepared = self._reserve((value, form, group, False, "num_tokens"), weight.k)
+        prepared = self._reserve((value, form, group, False, linear.rows), weight.k)
         return UnitRows(form, group, prepared)
 
     def _by_product(self, unit: Op) -> str:
@@ -172,18 +171,13 @@ class Preparer:
         value: str,
         constants: dict[str, int | str | bool],
         prepared: Prepared,
-        rows: RowsOf,
     ) -> None:
         maker = self._makers[value]
         operands = prepared.operands()
         if maker.kind == "rmsnorm":
             kernel, sources = "rmsnorm_prepare", {"x": maker.inputs[0]}
-            constants["gather"] = rows == "num_logit_rows"
             operands["weight"] = TensorOperand((maker["weight"],))
             operands["eps"] = maker["eps"]
-            operands["row_indices"] = StepOperand("logit_rows")
-        elif rows == "num_logit_rows":
-            raise UnsupportedModelError(f"{reader.name}: the head must follow a norm")
         elif maker.kind in GATED_UNITS.values():
             kernel, sources = (
                 f"{maker.kind}_prepare",
@@ -202,7 +196,7 @@ class Preparer:
             operands,
             f"{reader.name}.prepare" if kernel == "prepare" else maker.name,
             reader.layer,
-            rows=rows,
+            rows=reader.rows,
             barrier="always" if constants.get("row_tile") == UNTILED else "shared",
             reads=tuple(dict.fromkeys(view.buffer for view in views.values())),
             writes=(prepared.activations, prepared.scales),

@@ -184,6 +184,11 @@ def _rows_in(op: ProfiledOp, step: StepShape) -> Work:
     return Work(activation_bytes=step.rows(op.rows) * op.number("n") * _FLOAT)
 
 
+def _copied_rows(op: ProfiledOp, step: StepShape) -> Work:
+    """Float rows [R, n], read and written."""
+    return _rows_in(op, step) + _rows_in(op, step)
+
+
 def _norm(op: ProfiledOp, step: StepShape) -> Work:
     """x / sqrt(mean(x²) + eps) · weight, of rows [R, n]."""
     elements = step.rows(op.rows) * op.number("n")
@@ -322,6 +327,7 @@ WORK: Final[dict[str, tuple[Part, ...]]] = {
     "route": (_route,),
     "group_rows": (_group_rows,),
     "combine_experts": (_combine,),
+    "gather_rows": (_copied_rows,),
     "rmsnorm_prepare": (_norm, _prepared),
     "rmsnorm": (_norm_in_rows,),
     "rmsnorm_add": (_norm_add,),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jit_kernels.dsl import Array, Value, loop, running_sum, sqrt, vectorized
 from jit_kernels.kernel import kernel, worker
 from jit_kernels.kernels.prepare import PreparedOperands, Values, prepare_rows
-from jit_kernels.types import F32, I32, I64
+from jit_kernels.types import F32, I64
 
 __all__ = ["normalised", "rmsnorm", "rmsnorm_prepare"]
 
@@ -38,19 +38,16 @@ def rmsnorm_prepare(
     weight: Array[F32],
     eps: Value[F32],
     n: Value[I64],
-    row_indices: Array[I32],
     prepared: PreparedOperands,
     *,
     form: str,
     group: int,
-    gather: bool,
     row_tile: int,
 ) -> None:
-    """Normalise rows of `x` for a linear; with `gather`, row r is `x[row_indices[r]]`."""
+    """Normalise the rows of `x` [R, n] for a linear."""
 
     def row_of(row: Value[I64]) -> Values:
-        source = row_indices[row].to(I64) if gather else row
-        return normalised(x + source * x_stride, weight, eps, n)
+        return normalised(x + row * x_stride, weight, eps, n)
 
     prepare_rows(prepared.rows(form, group, row_tile), rows[0], n, row_of)
 

@@ -66,44 +66,24 @@ def test_prepared_rows_are_the_prepared_reference(isa: Isa, form: str, num_rows:
     x, weight = operands_of(num_rows, 147)
     expected = prepare_reference.prepare(rmsnorm_bits(x, weight, EPS), form, 64, 8)
 
-    words, scales = prepared(isa, x, weight, np.zeros(0, np.int32), num_rows, form, gather=False)
+    words, scales = prepared(isa, x, weight, num_rows, form)
 
     same_bits(words, expected.words)
     if form == "i16":
         same_bits(scales, expected.scales)
 
 
-@each_isa
-def test_gathered_rows_are_prepared_in_the_order_asked_for(isa: Isa) -> None:
-    x, weight = operands_of(9, 147)
-    chosen = np.array([8, 0, 0, 5, 3], np.int32)
-    expected = prepare_reference.prepare(rmsnorm_bits(x[chosen], weight, EPS), "i16", 64, 8)
-
-    words, scales = prepared(isa, x, weight, chosen, 5, "i16", gather=True)
-
-    same_bits(words, expected.words)
-    same_bits(scales, expected.scales)
-
-
 def prepared(
-    isa: Isa,
-    x: np.ndarray,
-    weight: np.ndarray,
-    chosen: np.ndarray,
-    num_rows: int,
-    form: str,
-    *,
-    gather: bool,
+    isa: Isa, x: np.ndarray, weight: np.ndarray, num_rows: int, form: str
 ) -> tuple[np.ndarray, np.ndarray]:
     n = x.shape[1]
     like = prepare_reference.prepare(x[:num_rows], form, 64, 8)
     words = guarded(np.full_like(like.words, -1))
     scales = guarded(np.full((num_rows, -(-n // 64), 2), -1, np.float32))
     operands = (
-        guarded(np.array([num_rows])), guarded(x), n, guarded(weight), EPS, n, guarded(chosen),
-        words, scales, 0, 0,
+        guarded(np.array([num_rows])), guarded(x), n, guarded(weight), EPS, n, words, scales, 0, 0,
     )  # fmt: skip
-    code = compiled(rmsnorm_prepare, isa, form=form, group=64, gather=gather, row_tile=8)
+    code = compiled(rmsnorm_prepare, isa, form=form, group=64, row_tile=8)
     run(code, operands, num_workers=2)
     return words, scales
 
@@ -125,7 +105,7 @@ def test_padding_is_zero_even_in_a_row_of_nan(isa: Isa) -> None:
     x, weight = operands_of(1, 147)
     x[0, 3] = np.nan
 
-    words, _ = prepared(isa, x, weight, np.zeros(0, np.int32), 1, "f32", gather=False)
+    words, _ = prepared(isa, x, weight, 1, "f32")
 
     assert words.view(np.float32)[0, 147:].tolist() == [0] * 13
 

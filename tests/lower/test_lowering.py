@@ -50,19 +50,28 @@ def test_the_stream_of_residuals_stays_in_one_place(artifact: Artifact) -> None:
     plan = lower(artifact, LIMITS)
 
     written = [
-        plan.buffers[op.writes[0]].offset
+        (op.rows, plan.buffers[op.writes[0]].offset)
         for op in plan.ops
         if op.constants.get("has_residual") or op.kernel == "embedding"
     ]
-    assert len(written) == 5
-    assert len(set(written)) == 1
+    assert [rows for rows, _ in written] == ["num_tokens"] * 3 + ["num_logit_rows"] * 2
+    assert len(set(written)) == 2
 
 
-def test_only_wanted_rows_reach_the_head(artifact: Artifact) -> None:
+def test_only_wanted_rows_leave_the_last_attention(artifact: Artifact) -> None:
     plan = lower(artifact, LIMITS)
 
     on_logit_rows = [(op.kernel, op.name) for op in plan.ops if op.rows == "num_logit_rows"]
+    layer = "model.layers.1"
     assert on_logit_rows == [
+        ("gather_rows", f"{layer}.self_attn.kept"),
+        ("gather_rows", "model.layers.0.add_2.kept"),
+        ("prepare", f"{layer}.self_attn.o_proj.prepare"),
+        ("linear_u8", f"{layer}.self_attn.o_proj"),
+        ("rmsnorm_prepare", f"{layer}.post_attention_layernorm"),
+        ("linear_u8", f"{layer}.mlp.gate_proj+up_proj"),
+        ("swiglu_prepare", f"{layer}.mul_1"),
+        ("linear_u8", f"{layer}.mlp.down_proj"),
         ("rmsnorm_prepare", "model.norm"),
         ("linear_u8", "lm_head"),
         ("sample", "sample"),

@@ -1,7 +1,7 @@
 """Rewrites of the operation list, one a file; each keeps the meaning and leaves fewer operations.
 
 Order matters: residuals and SwiGLU are found on single linears, then siblings fuse, and only then
-do int8 keys lose their bias, as siblings that fuse are biased alike.
+do int8 keys lose their bias, as siblings that fuse are biased alike. Rows are left out at the end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dashinfer_lab.lower.passes.fuse_residual import fuse_residual
 from dashinfer_lab.lower.passes.fuse_rope import fuse_rope
 from dashinfer_lab.lower.passes.fuse_siblings import fuse_siblings
 from dashinfer_lab.lower.passes.fuse_swiglu import fuse_swiglu
+from dashinfer_lab.lower.passes.keep_logit_rows import keep_logit_rows
 
 __all__ = [
     "drop_key_bias",
@@ -22,4 +23,5 @@ __all__ = [
     "fuse_rope",
     "fuse_siblings",
     "fuse_swiglu",
+    "keep_logit_rows",
 ]
