@@ -154,7 +154,7 @@ def bench_prefill(artifact: Artifact, kv_format: str, pool: Pool, duration: floa
     peak = peak_task(pool)
     with opened(artifact, kv_format, pool, _PROMPT, 1) as runner:
         plan = runner.plan
-        linears = linear_seconds(plan, _PROMPT, pool, duration, but_last=True)
+        linears = linear_seconds(plan, _PROMPT, pool, duration, of_prompt=True)
         weights = sum(k * n * count for (_, _, k, n), count in _linear_shapes(plan, True).items())
         chunk = Chunk(0, list(range(7, 7 + _PROMPT)), 0, range(runner.num_pages), "last", None)
 
@@ -173,8 +173,10 @@ def bench_prefill(artifact: Artifact, kv_format: str, pool: Pool, duration: floa
         )
 
 
-def _linear_shapes(plan: ProgramPlan, but_last: bool = False) -> Counter[tuple[str, int, int, int]]:
-    """(format and form, group, K, N) of linear layers; the last is the head, of few rows."""
+def _linear_shapes(
+    plan: ProgramPlan, of_prompt: bool = False
+) -> Counter[tuple[str, int, int, int]]:
+    """(format and form, group, K, N) of linear layers; of a prompt, of those that see all of it."""
     shapes = [
         (
             f"{op.kernel.removeprefix('linear_')} {op.constants.get('form', '')}".strip(),
@@ -183,16 +185,16 @@ def _linear_shapes(plan: ProgramPlan, but_last: bool = False) -> Counter[tuple[s
             int(str(op.operands["num_panels"])) * PANEL_WIDTH,
         )
         for op in plan.ops
-        if op.kernel.startswith("linear_")
+        if op.kernel.startswith("linear_") and (op.rows == "num_tokens" or not of_prompt)
     ]
-    return Counter(shapes[:-1] if but_last else shapes)
+    return Counter(shapes)
 
 
 def linear_seconds(
-    plan: ProgramPlan, rows: int, pool: Pool, duration: float, *, but_last: bool = False
+    plan: ProgramPlan, rows: int, pool: Pool, duration: float, *, of_prompt: bool = False
 ) -> float:
     """Seconds that all linear layers take with so many rows, each of them measured alone."""
-    shapes, total = _linear_shapes(plan, but_last), 0.0
+    shapes, total = _linear_shapes(plan, of_prompt), 0.0
     for (kind, group, k, n), count in shapes.items():
         case = random_linear(kind, rows, k, n, weight_group=group)
         copies = max(2, _COPIES_BYTES // weight_bytes(case))
