@@ -7,9 +7,10 @@
 A Llama of random weights, in the shape of the embedded model or of Qwen1.5-0.5B; pages are filled
 directly, so that no context need be computed. A token is held against (weights + keys and values) /
 read bandwidth. A step of M requests is held against its linear layers, each measured alone with M
-rows, and its keys and values / bandwidth; a prompt of 512 tokens against its linear layers alone,
-which are held against the FMA peak. Limits are measured in the same run, in turns; each figure is
-the best of all runs. A token's line ends with the bytes held beside weights, keys and values.
+rows, and its keys and values / bandwidth; a prompt of 512 tokens against its linear layers, one
+after the other and nothing else, which are held against the FMA peak. Limits are measured in the
+same run, in turns; each figure is the best of all runs. A token's line ends with the bytes held
+beside weights, keys and values.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from jit_kernels.isa import detect
 from jit_kernels.kernels.linear_tiles import row_tile
 from jit_kernels.kv_layout import PAGE_SIZE
 from jit_kernels.panels import PANEL_WIDTH
-from jit_kernels.runtime import Pool, Program
+from jit_kernels.runtime import Operation, Pool, Program
 from tests.bench.bench_attention import Shape
 from tests.bench.bench_linear import (
     Task,
@@ -154,8 +155,9 @@ def bench_prefill(artifact: Artifact, kv_format: str, pool: Pool, duration: floa
     peak = peak_task(pool)
     with opened(artifact, kv_format, pool, _PROMPT, 1) as runner:
         plan = runner.plan
-        linears = linear_seconds(plan, _PROMPT, pool, duration, of_prompt=True)
-        weights = sum(k * n * count for (_, _, k, n), count in _linear_shapes(plan, True).items())
+        shapes = _linear_shapes(plan, of_prompt=True)
+        weights = sum(k * n for _, _, k, n in shapes)
+        alone = Task([Program(pool, _one_after_the_other(shapes, _PROMPT, pool))], 1.0)
         chunk = Chunk(0, list(range(7, 7 + _PROMPT)), 0, range(runner.num_pages), "last", None)
 
         def run(turn: int) -> float:
@@ -164,7 +166,7 @@ def bench_prefill(artifact: Artifact, kv_format: str, pool: Pool, duration: floa
             runner.step([chunk])
             return time.perf_counter() - begin
 
-        prompt, chains = best_seconds([run, peak.time], duration)
+        prompt, linears, chains = best_seconds([run, alone.time, peak.time], duration)
         reached = 2.0 * _PROMPT * weights / linears / (peak.work / chains)
         say(
             f"prompt {_names(artifact, kv_format)} of {_PROMPT}: {prompt * 1e3:6.1f} ms, "
@@ -173,11 +175,13 @@ def bench_prefill(artifact: Artifact, kv_format: str, pool: Pool, duration: floa
         )
 
 
-def _linear_shapes(
-    plan: ProgramPlan, of_prompt: bool = False
-) -> Counter[tuple[str, int, int, int]]:
-    """(format and form, group, K, N) of linear layers; of a prompt, of those that see all of it."""
-    shapes = [
+_LinearShape = tuple[str, int, int, int]
+"""Format and form, group, K, N."""
+
+
+def _linear_shapes(plan: ProgramPlan, *, of_prompt: bool = False) -> list[_LinearShape]:
+    """Of linear layers, in order; of a prompt, of those that see all of it."""
+    return [
         (
             f"{op.kernel.removeprefix('linear_')} {op.constants.get('form', '')}".strip(),
             int(str(op.constants.get("group", 64))),
@@ -187,14 +191,22 @@ def _linear_shapes(
         for op in plan.ops
         if op.kernel.startswith("linear_") and (op.rows == "num_tokens" or not of_prompt)
     ]
-    return Counter(shapes)
 
 
-def linear_seconds(
-    plan: ProgramPlan, rows: int, pool: Pool, duration: float, *, of_prompt: bool = False
-) -> float:
+def _one_after_the_other(shapes: Sequence[_LinearShape], rows: int, pool: Pool) -> list[Operation]:
+    """Products of these shapes in this order, each with weights of its own."""
+    made = {
+        (kind, group, k, n): iter(
+            operations_of(random_linear(kind, rows, k, n, weight_group=group), pool, count)
+        )
+        for (kind, group, k, n), count in Counter(shapes).items()
+    }
+    return [next(made[shape]) for shape in shapes]
+
+
+def linear_seconds(plan: ProgramPlan, rows: int, pool: Pool, duration: float) -> float:
     """Seconds that all linear layers take with so many rows, each of them measured alone."""
-    shapes, total = _linear_shapes(plan, of_prompt), 0.0
+    shapes, total = Counter(_linear_shapes(plan)), 0.0
     for (kind, group, k, n), count in shapes.items():
         case = random_linear(kind, rows, k, n, weight_group=group)
         copies = max(2, _COPIES_BYTES // weight_bytes(case))
