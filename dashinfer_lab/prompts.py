@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import wraps
 from inspect import signature
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ParamSpec, TypeGuard, TypeVar, cast
 
@@ -81,6 +82,11 @@ def prompts_in(given: object) -> list[Prompt]:
     several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
     prompts = list(cast("Iterable[object]", given)) if several else [given]
     for prompt in prompts:
+        if isinstance(prompt, Integral):
+            raise RequestError(
+                f"the prompt {prompt!r:.80} is a number; token ids are given as "
+                '{"prompt_token_ids": [...]}'
+            )
         if not isinstance(prompt, str | Mapping):
             raise RequestError(f"the prompt {prompt!r:.80} {NOT_UNDERSTOOD}")
     return cast("list[Prompt]", prompts)
@@ -90,6 +96,10 @@ def require_known_keys(prompt: Prompt) -> None:
     """Raise `RequestError` for keys of a prompt that mean nothing here; None asks for nothing."""
     if isinstance(prompt, Mapping):
         unknown = [key for key, value in prompt.items() if key not in _KEYS and value is not None]
+        if {"role", "content"} <= set(unknown):
+            raise RequestError(
+                f"the prompt {dict(prompt)!r:.80} is a message; give a list of messages to `chat`"
+            )
         if unknown:
             raise RequestError(
                 f"a prompt has keys that mean nothing here: {unknown!r:.200}; known are "

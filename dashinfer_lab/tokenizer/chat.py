@@ -167,8 +167,8 @@ def check_messages(messages: object) -> None:
     """Raise RequestError unless `messages` are turns with a role and a text."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RequestError(
-            'messages must be a list of {"role": ..., "content": ...}, at least one; a prompt may '
-            "also be a text"
+            'messages must be a list of {"role": ..., "content": ...}, at least one; a text '
+            "goes to `generate`"
         )
     for index, message in enumerate(cast("Sequence[object]", messages)):
         if not isinstance(message, Mapping):
