@@ -1,4 +1,4 @@
-"""Rewrites of the operation list, one a file; each keeps the meaning and leaves fewer operations.
+"""Rewrites of the operation list, one a file; each keeps the meaning and leaves less to compute.
 
 Order matters: residuals and SwiGLU are found on single linears, then siblings fuse, and only then
 do int8 keys lose their bias, as siblings that fuse are biased alike. Rows are left out at the end.
