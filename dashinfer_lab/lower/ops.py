@@ -11,6 +11,7 @@ from dashinfer_lab.quantize import whole_panels
 
 __all__ = [
     "GATED_UNITS",
+    "PREPARED_BY_READERS",
     "Op",
     "OpKind",
     "Pass",
@@ -43,6 +44,8 @@ OpKind = Literal[
 ]
 GATED_UNITS: Final[Mapping[OpKind, OpKind]] = {"swish": "swiglu", "gelu": "geglu"}
 """Activations, and what activation(gate) * up becomes."""
+PREPARED_BY_READERS: Final[tuple[OpKind, ...]] = ("rmsnorm", *GATED_UNITS.values())
+"""What is written as its readers want it prepared, and nowhere as rows."""
 
 
 @dataclass(frozen=True, slots=True)

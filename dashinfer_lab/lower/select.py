@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dashinfer_lab.errors import UnsupportedModelError
 from dashinfer_lab.lower.calls import LOGITS, WALKS, Calls, Constants
-from dashinfer_lab.lower.ops import GATED_UNITS, Op, Weight, consumers
+from dashinfer_lab.lower.ops import PREPARED_BY_READERS, Op, Weight, consumers
 from dashinfer_lab.lower.plan import (
     NothingOperand,
     Operand,
@@ -35,7 +35,6 @@ from jit_kernels.panels import PANEL_WIDTH
 __all__ = ["Selection", "select_kernels"]
 
 _UNITS_NOWHERE = dict.fromkeys(("unit_activations", "unit_scales"), NothingOperand())
-_PREPARED_BY_THEIR_READERS = ("rmsnorm", *GATED_UNITS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class _Selector:
 
     def visit(self, op: Op) -> None:
         """Append the calls of one operation."""
-        if op.kind in _PREPARED_BY_THEIR_READERS:
+        if op.kind in PREPARED_BY_READERS:
             readers = consumers(self._ops, op.outputs[0])
             others = [reader.kind for reader in readers if not _prepares(reader, op.outputs[0])]
             if op.kind == "rmsnorm" and others == ["rope_append"] and len(readers) == 1:
@@ -260,7 +259,7 @@ class _Selector:
         readers: set[int] = set()
         for reader in consumers(self._ops, value):
             # RMSNorm and SwiGLU read where the linears that follow them run.
-            through = reader.kind in _PREPARED_BY_THEIR_READERS
+            through = reader.kind in PREPARED_BY_READERS
             found = consumers(self._ops, reader.outputs[0]) if through else [reader]
             readers.update(id(each) for each in found)
         last = [each for each in self._ops if id(each) in readers][-1]

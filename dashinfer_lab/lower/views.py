@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dashinfer_lab.errors import UnsupportedModelError
-from dashinfer_lab.lower.ops import GATED_UNITS, Op
+from dashinfer_lab.lower.ops import GATED_UNITS, PREPARED_BY_READERS, Op
 from jit_kernels.panels import PANEL_WIDTH
 
 __all__ = ["FLOAT_BYTES", "View", "assign_views", "padded", "value_widths"]
@@ -86,7 +86,7 @@ def assign_views(ops: Sequence[Op], widths: Mapping[str, int]) -> dict[str, View
             if op.kind == "rope_append" and num_readers[op.inputs[0]] == 1:
                 views[op.outputs[0]] = views[op.inputs[0]]  # queries turn where they lie
     for op in ops:
-        if op.kind in ("rmsnorm", *GATED_UNITS.values()):
+        if op.kind in PREPARED_BY_READERS:
             continue  # written as prepared activations only
         for output in op.outputs:
             if output not in views:

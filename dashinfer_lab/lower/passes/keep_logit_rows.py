@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dashinfer_lab.lower.ops import GATED_UNITS, Op
+from dashinfer_lab.lower.ops import PREPARED_BY_READERS, Op
 
 __all__ = ["keep_logit_rows"]
-
-_WRITTEN_BY_READERS = ("rmsnorm", *GATED_UNITS.values())
 
 
 def keep_logit_rows(ops: Sequence[Op]) -> list[Op]:
@@ -46,7 +44,7 @@ class _KeptRows:
             return value
         if value not in self._names:
             self._names[value] = name = f"{value}.kept"
-            if maker.kind in _WRITTEN_BY_READERS:  # it lies nowhere: it is made again, of fewer
+            if maker.kind in PREPARED_BY_READERS:  # it lies nowhere: it is made again, of fewer
                 self.add(replace(maker, outputs=(name,)))
             else:
                 gather = Op("gather_rows", name, (value,), (name,), {}, layer)
